@@ -1,0 +1,1 @@
+"""Events, subjects, requests, ids, codec and errors: the one thing every part of Valet shares."""

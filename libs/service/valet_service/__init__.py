@@ -1,0 +1,1 @@
+"""What every Valet service needs and none should write twice."""

@@ -1,0 +1,101 @@
+"""Connecting to NATS, and the stream that holds the session log."""
+
+from collections.abc import Awaitable, Callable
+
+import nats
+from nats.aio.client import Client
+from nats.js.api import RetentionPolicy, StorageType, StreamConfig
+from nats.js.errors import BadRequestError, NotFoundError
+from valet_protocol import subjects
+
+from valet_service import limits, logs
+from valet_service.errors import BrokerTooOld
+from valet_service.settings import Settings
+
+NEEDED = (2, 12)
+"""Oldest NATS server that honours everything Valet asks for."""
+
+_log = logs.get(__name__)
+
+
+async def connect(
+    url: str,
+    *,
+    name: str,
+    creds: str | None = None,
+    inbox_prefix: str = "_INBOX",
+    reconnect: bool = True,
+    reconnected: Callable[[], Awaitable[None]] | None = None,
+    disconnected: Callable[[], Awaitable[None]] | None = None,
+) -> Client:
+    """A connection that reconnects for ever, or — `reconnect=False` — ends at the first cut (see `outbox`).
+
+    Raises `BrokerTooOld` for a server below 2.12, and nats-py's errors when `reconnect` is off and the broker
+    cannot be reached.
+    """
+
+    async def report(error: Exception) -> None:
+        _log.warning("broker", error=str(error) or type(error).__name__, connection=name)
+
+    async def closed() -> None:
+        return None
+
+    nc = await nats.connect(
+        url,
+        name=name,
+        user_credentials=creds,
+        inbox_prefix=inbox_prefix,
+        allow_reconnect=reconnect,
+        max_reconnect_attempts=-1 if reconnect else 0,
+        reconnect_time_wait=limits.RECONNECT_WAIT,
+        connect_timeout=limits.CONNECT_TIMEOUT,
+        ping_interval=20,
+        max_outstanding_pings=2,
+        error_cb=report,
+        closed_cb=closed,
+        reconnected_cb=reconnected,
+        disconnected_cb=disconnected,
+        pending_size=64 << 20,
+        flush_timeout=limits.CONNECT_TIMEOUT,
+    )
+    version = nc.connected_server_version
+    if (version.major, version.minor) < NEEDED:
+        await nc.close()
+        raise BrokerTooOld(str(version), ".".join(map(str, NEEDED)))
+    return nc
+
+
+async def connect_service(settings: Settings, name: str, **options: object) -> Client:
+    """`connect` with a service's settings."""
+    return await connect(settings.nats_url, name=name, creds=settings.nats_creds, **options)  # type: ignore[arg-type]
+
+
+def stream_config(replicas: int = 1) -> StreamConfig:
+    """The stream `SESSIONS`.
+
+    The log is kept without limit in this version: the archive in PostgreSQL is a copy, not yet its successor.
+    """
+    return StreamConfig(
+        name=subjects.STREAM,
+        subjects=["session.>"],
+        retention=RetentionPolicy.LIMITS,
+        storage=StorageType.FILE,
+        num_replicas=replicas,
+        duplicate_window=limits.DUPLICATE_WINDOW,
+        max_consumers=100_000,  # the server's own default is 1,000 (measured), one is needed for every session
+        allow_direct=True,
+        deny_delete=True,
+    )
+
+
+async def ensure_stream(nc: Client, replicas: int = 1) -> None:
+    """Make the log's stream if it is not there. Safe to call from every service at once."""
+    js = nc.jetstream(timeout=limits.REQUEST_TIMEOUT)
+    try:
+        await js.stream_info(subjects.STREAM)
+    except NotFoundError:
+        try:
+            await js.add_stream(stream_config(replicas))
+        except BadRequestError as error:
+            if error.err_code != 10058:  # stream name already in use: somebody was faster
+                raise

@@ -1,0 +1,66 @@
+"""The life of a service process: event loop, signals, readiness, never outliving its supervisor."""
+
+import asyncio
+import ctypes
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable
+
+import uvloop
+from valet_protocol.errors import ProtocolError
+
+from valet_service import logs
+from valet_service.errors import ServiceError
+from valet_service.settings import Settings, load
+
+_PR_SET_PDEATHSIG = 1
+
+
+def notify(message: str) -> None:
+    """Tell the supervisor something by systemd's `sd_notify` protocol; nothing if it does not listen."""
+    path = os.environ.get("NOTIFY_SOCKET")
+    if not path:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.setblocking(False)
+        try:
+            channel.sendto(message.encode(), "\0" + path[1:] if path.startswith("@") else path)
+        except OSError as error:
+            logs.get(__name__).warning("notify_failed", error=str(error))
+
+
+def ready() -> None:
+    """The service can do its work now."""
+    notify("READY=1")
+
+
+def die_with_parent() -> None:
+    """Have the kernel end this process when its supervisor dies (Linux; elsewhere the supervisor must do it)."""
+    if sys.platform == "linux" and os.environ.get("NOTIFY_SOCKET"):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+def run(name: str, main: Callable[[Settings, asyncio.Event], Awaitable[None]]) -> None:
+    """Run a service: `main(settings, stop)` serves until `stop` is set and then ends in order.
+
+    SIGTERM and SIGINT set `stop`. An error of ours ends the process with status 1 and its message, without a
+    stack trace.
+    """
+    die_with_parent()
+    try:
+        settings = load()
+        logs.configure(name, settings.log_level)
+        uvloop.run(_serve(settings, main))
+    except (ServiceError, ProtocolError) as error:
+        logs.get(__name__).error("stopped", reason=str(error))
+        raise SystemExit(1) from None
+
+
+async def _serve(settings: Settings, main: Callable[[Settings, asyncio.Event], Awaitable[None]]) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    await main(settings, stop)

@@ -1,0 +1,1 @@
+"""The one process of a sandbox: runs OpenCode and bridges it to the session log."""

@@ -1,0 +1,1 @@
+"""HTTP gateway: authentication, sessions, documents; the only public port."""

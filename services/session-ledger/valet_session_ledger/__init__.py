@@ -1,0 +1,1 @@
+"""Decides commands, folds events, keeps the read models, rebuilds them by replay."""
