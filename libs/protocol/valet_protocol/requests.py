@@ -165,6 +165,23 @@ class Authenticate(Request, frozen=True, kw_only=True):
     token: str
 
 
+class HandOver(Request, frozen=True, kw_only=True):
+    """An accepted client connection, authenticated by api, passed to event-bus together with its socket.
+
+    Sent over a unix socket (SCM_RIGHTS), not over NATS. The event bus writes the response head itself.
+    """
+
+    method: ClassVar[str] = "hand_over"
+    kind: Literal["sse", "ws"]
+    user: str
+    session_id: str | None = None
+    """For SSE."""
+    after: int = 0
+    """For SSE: the last sequence the client has."""
+    ws_key: str | None = None
+    """For WebSocket: `Sec-WebSocket-Key` of the request."""
+
+
 # -- replies -----------------------------------------------------------------------------------------------
 
 
