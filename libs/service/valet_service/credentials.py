@@ -1,12 +1,16 @@
 """Who may say what on NATS: keys, JWTs, permissions and .creds files, made by hand with ed25519 nkeys.
 
-The server runs in operator mode: an operator key signs accounts, the account key signs users. Anyone who holds
-the account seed can mint a user without talking to the server, which is how the sandbox controller gives every
-runner credentials of its own. All functions here are pure: clock and randomness are passed in.
+The server runs in operator mode: an operator key signs accounts, the account key signs users. Anyone who
+holds the account seed can mint a user without talking to the server, which is how the sandbox controller
+gives every runner credentials of its own. All functions here are pure: clock and randomness are passed in.
 
-The permissions are what makes "one writer per source" (docs/architecture.md, The log) true rather than polite.
-Formats: github.com/nats-io/jwt version 2, checked against nats-server 2.15.1 in the tests of `infra/local`.
+The permissions are what makes "one writer per source" (docs/architecture.md, The log) true rather than
+polite. Formats: github.com/nats-io/jwt version 2, checked against nats-server 2.15.1 in the tests of
+`infra/local`.
 """
+
+# nkeys carries no types.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false
 
 import base64
 import hashlib
@@ -31,7 +35,9 @@ _PREFIX: dict[Role, int] = {
 }
 
 _RESPONSE_TTL_NS = 120 * 1_000_000_000
-"""How long a service may answer a request it has received (ns). The longest request of a sandbox is a minute."""
+"""How long a service may answer a request it has received (ns). The longest request of a sandbox is a
+minute.
+"""
 
 
 class Key(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,7 +118,9 @@ def user_jwt(
     now: int,
     expires: int | None = None,
 ) -> str:
-    """A user of the account. `now` and `expires` are seconds since 1970; the server refuses it after `expires`."""
+    """A user of the account. `now` and `expires` are seconds since 1970; the server refuses it after
+    `expires`.
+    """
     claims: dict[str, object] = {
         "type": "user",
         "pub": _allow(permissions.publish, permissions.deny_publish),
@@ -146,8 +154,8 @@ def service_permissions(service: str) -> Permissions:
 def runner_permissions(session_id: str, shard: int | None = None) -> Permissions:
     """What the runner of one session may do: its own session's subjects and nothing else.
 
-    The durable consumer it reads its facts from is made by the sandbox controller; the runner may only pull from
-    it and acknowledge. `shard` is the session's shard when the caller knows it already.
+    The durable consumer it reads its facts from is made by the sandbox controller; the runner may only pull
+    from it and acknowledge. `shard` is the session's shard when the caller knows it already.
     """
     number = subjects.shard_of(session_id) if shard is None else shard
     own = f"session.{number}.{session_id}"
@@ -178,11 +186,12 @@ _READ_LOG = (
     "$JS.API.CONSUMER.NAMES.*",
     "$JS.API.CONSUMER.LIST.*",
     "$JS.API.CONSUMER.MSG.NEXT.>",
-    "$JS.API.CONSUMER.DELETE.>",
     "$JS.ACK.>",
     "$JS.FC.>",
 )
 """Reading streams through consumers; none of these stores a message."""
+
+_DROP_CONSUMER = ("$JS.API.CONSUMER.DELETE.>",)
 
 _MAKE_STREAM = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 """Whichever service starts first makes the streams."""
@@ -192,7 +201,7 @@ _ANSWER = ("_INBOX.>", "$SRV.>")
 
 _SERVICE_PERMISSIONS: dict[str, Permissions] = {
     "api": Permissions(
-        publish=("rpc.>", "platform.user.>", *_READ_LOG, *_MAKE_STREAM, *_ANSWER),
+        publish=("rpc.>", "platform.user.>", *_READ_LOG, *_DROP_CONSUMER, *_MAKE_STREAM, *_ANSWER),
         # Requests of a sandbox carry the session in their subject: only that session's runner may make them.
         deny_publish=("rpc.session.>",),
         subscribe=("rpc.api.>", *_ANSWER),
@@ -208,6 +217,7 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
             "$JS.API.STREAM.PURGE.*",
             "$JS.API.STREAM.MSG.DELETE.*",
             *_READ_LOG,
+            *_DROP_CONSUMER,
             *_MAKE_STREAM,
             *_ANSWER,
         ),
@@ -220,6 +230,7 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
             "platform.usage.>",
             "rpc.ledger.>",
             *_READ_LOG,
+            *_DROP_CONSUMER,
             *_MAKE_STREAM,
             *_ANSWER,
         ),
@@ -227,7 +238,7 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
         may_respond=True,
     ),
     "event-bus": Permissions(
-        publish=("live.>", "rpc.ledger.>", *_READ_LOG, *_MAKE_STREAM, *_ANSWER),
+        publish=("live.>", "rpc.ledger.>", *_READ_LOG, *_DROP_CONSUMER, *_MAKE_STREAM, *_ANSWER),
         subscribe=("live.>", "rpc.event-bus.>", *_ANSWER),
         may_respond=True,
     ),
@@ -265,7 +276,7 @@ def _sign(
     }
     if expires is not None:
         body["exp"] = expires
-    digest = hashlib.new("sha512_256", msgspec.json.encode(body)).digest()
+    digest = hashlib.sha256(msgspec.json.encode(body)).digest()
     body["jti"] = base64.b32encode(digest).decode().rstrip("=")
     head = msgspec.json.encode({"typ": "JWT", "alg": "ed25519-nkey"})
     signed = f"{_base64url(head)}.{_base64url(msgspec.json.encode(body))}"

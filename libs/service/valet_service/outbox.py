@@ -161,9 +161,7 @@ class Outbox:
             ack = None if message.headers and message.headers.get("Status") else _decoder.decode(message.data)
             number = int(message.subject.rpartition(".")[2])
             if ack is None or ack.error is not None or not self._sent or self._sent[0].number != number:
-                _log.warning(
-                    "append_refused", answer=message.data.decode(errors="replace"), headers=message.headers
-                )
+                _log.warning("append_refused", answer=message.data.decode(errors="replace"), headers=message.headers)
                 self._broken.set()
             else:
                 entry = self._sent.popleft()

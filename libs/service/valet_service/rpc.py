@@ -77,9 +77,7 @@ async def call(
     while True:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise Unavailable(
-                "unavailable", "A part of the platform does not answer at the moment; try again."
-            )
+            raise Unavailable("unavailable", "A part of the platform does not answer at the moment; try again.")
         try:
             message = await nc.request(subject, payload, timeout=min(left, max(1.0, timeout / 3)))
             break

@@ -1,0 +1,293 @@
+"""`valet.toml`: what a person may set, and which model providers follow from it and from the environment.
+
+Pure: text and environment in, frozen structs or a `ConfigError` with the line out. Where the file is looked
+for is decided in `infra/local`; a service finds the file in force in `VALET_CONFIG`.
+
+ConfigError   the file cannot be used; says where (file, line) and why
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping
+from typing import Any, Literal, TypeVar, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from valet_service.toml_lines import line_of
+
+T = TypeVar("T")
+
+_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`")
+_PATH = re.compile(r"\s*- at `\$([^`]*)`")
+_PROVIDER_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+Isolation = Literal["bwrap", "none"]
+Network = Literal["open", "none"]
+
+
+class ConfigError(Exception):
+    """A `valet.toml` that cannot be used."""
+
+    def __init__(self, path: str, line: int | None, reason: str) -> None:
+        where = f"{path}:{line}" if line else path
+        super().__init__(f"{where}: {reason}")
+        self.path = path
+        self.line = line
+        """Counted from 1; None when the whole file is meant."""
+        self.reason = reason
+
+
+class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a model costs, in US dollars per million tokens."""
+
+    input: float
+    output: float
+    cache_read: float = 0.0
+    cache_write: float = 0.0
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One model of a provider."""
+
+    name: str | None = None
+    """What people see; the id when absent."""
+    context: int = 128_000
+    """Context window in tokens."""
+    output: int = 8_192
+    """Longest answer in tokens."""
+    cost: Cost | None = None
+    reasoning: bool = False
+    """Whether it thinks before it answers, and takes an effort."""
+    tools: bool = True
+    """Whether it can call tools; an agent can do little with one that cannot."""
+    images: bool = False
+    """Whether it takes images."""
+
+
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a model is asked: an OpenAI-compatible server, or one of the providers the agent knows itself."""
+
+    id: str
+    base_url: str | None = None
+    """Root of an OpenAI-compatible API, e.g. `http://127.0.0.1:11434/v1`. None: the agent knows the
+    address.
+    """
+    api_key_env: str | None = None
+    """The environment variable that holds the key. None: the server wants no key."""
+    models: tuple[tuple[str, Model], ...] = ()
+    """Model ids in the order of the file. Empty: any model of that provider is accepted until its list is
+    known.
+    """
+    from_environment: bool = False
+    """Whether it is here only because its environment variable is set."""
+
+    def model(self, model_id: str) -> Model | None:
+        """The settings of a listed model, or None."""
+        return next((model for name, model in self.models if name == model_id), None)
+
+
+class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How agents are locked in."""
+
+    isolation: Isolation = "bwrap"
+    """`none` runs the agent with the rights of the platform itself: only for a machine that is a sandbox
+    already.
+    """
+    network: Network = "open"
+    """Whether a sandbox may reach the outside. Its model providers it reaches either way."""
+    allow_hosts: tuple[str, ...] = ()
+    """With `network = "none"`: host names that may be reached all the same; `*.example.org` takes
+    subdomains in.
+    """
+    memory_mb: int = 2048
+    cpus: float = 2.0
+    """Processor time, in cores; applied where control groups are writable."""
+    pids: int = 512
+    """Most processes and threads at once."""
+    question_timeout_seconds: float = 300.0
+    """How long a question of the agent waits for a person before its default is taken."""
+
+
+class ValetConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole `valet.toml`."""
+
+    providers: tuple[Provider, ...] = ()
+    default_model: str | None = None
+    """`provider/model`; what a session uses that names none."""
+    sandbox: Sandbox = Sandbox()
+
+
+class _ProviderTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    base_url: str | None = None
+    api_key_env: str | None = None
+    models: Any = msgspec.field(default_factory=list[str])
+
+
+class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    default_model: str | None = None
+    providers: Any = msgspec.field(default_factory=dict[str, Any])
+    sandbox: Any = msgspec.field(default_factory=dict[str, Any])
+
+
+ENVIRONMENT_PROVIDERS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("anthropic", ("ANTHROPIC_API_KEY",)),
+    ("openai", ("OPENAI_API_KEY",)),
+    ("google", ("GOOGLE_GENERATIVE_AI_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY")),
+)
+"""Providers that work with no file, and the variables that switch them on; the first one set is used."""
+
+
+def parse(text: str, path: str = "valet.toml") -> ValetConfig:
+    """Read the text of a configuration file. Raises `ConfigError` with the line of the first thing wrong."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _syntax_error(path, text, str(error)) from None
+    reader = _Reader(path, text)
+    top = reader.convert(document, _File, ())
+    sandbox = reader.convert(top.sandbox, Sandbox, ("sandbox",))
+    _check_sandbox(reader, sandbox)
+    tables = reader.table(top.providers, ("providers",))
+    providers = tuple(_provider(reader, name, table) for name, table in tables.items())
+    config = ValetConfig(providers=providers, default_model=top.default_model, sandbox=sandbox)
+    _check_default_model(reader, config)
+    return config
+
+
+def with_environment(config: ValetConfig, environment: Mapping[str, str]) -> ValetConfig:
+    """Add the providers whose usual environment variable is set and which the file does not define itself."""
+    defined = {provider.id for provider in config.providers}
+    found = tuple(
+        Provider(id=name, api_key_env=variable, from_environment=True)
+        for name, variables in ENVIRONMENT_PROVIDERS
+        if name not in defined
+        for variable in [next((v for v in variables if environment.get(v)), None)]
+        if variable is not None
+    )
+    return msgspec.structs.replace(config, providers=config.providers + found)
+
+
+def missing_keys(config: ValetConfig, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+    """Providers of the file whose key is not in the environment, as pairs (provider, variable)."""
+    return tuple(
+        (provider.id, provider.api_key_env)
+        for provider in config.providers
+        if provider.api_key_env and not environment.get(provider.api_key_env)
+    )
+
+
+class _Reader:
+    """Turns msgspec's complaints into a line of the file."""
+
+    def __init__(self, path: str, text: str) -> None:
+        self.path = path
+        self.text = text
+
+    def error(self, keys: tuple[str, ...], reason: str) -> ConfigError:
+        return ConfigError(self.path, line_of(self.text, keys), reason)
+
+    def table(self, value: object, keys: tuple[str, ...]) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self.error(keys, f"{'.'.join(keys)} must be a table")
+        return cast("dict[str, Any]", value)
+
+    def convert(self, value: object, kind: type[T], keys: tuple[str, ...]) -> T:
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            raise self._explain(str(error), kind, keys) from None
+
+    def _explain(self, message: str, kind: type[Any], keys: tuple[str, ...]) -> ConfigError:
+        unknown = _UNKNOWN_FIELD.search(message)
+        inner = _PATH.search(message)
+        inside = tuple(re.findall(r"\.(\w+)", inner.group(1))) if inner else ()
+        if unknown:
+            where = (*keys, *inside, unknown.group(1))
+            known = ", ".join(sorted(_fields(kind, inside)))
+            return self.error(where, f"unknown key {unknown.group(1)!r}; known here: {known}")
+        where = (*keys, *inside)
+        reason = _PATH.sub("", message).strip().rstrip("-").strip().replace("`", "")
+        return self.error(where, f"{'.'.join(where)}: {reason[:1].lower()}{reason[1:]}")
+
+
+def _fields(kind: type[Any], inside: tuple[str, ...]) -> tuple[str, ...]:
+    return Cost.__struct_fields__ if inside[-1:] == ("cost",) else kind.__struct_fields__
+
+
+def _provider(reader: _Reader, name: str, value: object) -> Provider:
+    keys = ("providers", name)
+    table = reader.convert(reader.table(value, keys), _ProviderTable, keys)
+    if not _PROVIDER_ID.fullmatch(name):
+        raise reader.error(keys, f"provider id {name!r} may hold only small letters, digits and dashes")
+    if table.base_url is not None:
+        _check_url(reader, table.base_url, (*keys, "base_url"))
+    if table.api_key_env is not None and not _VARIABLE.fullmatch(table.api_key_env):
+        # A key pasted here would end up in a file that people share; do not print it back.
+        raise reader.error(
+            (*keys, "api_key_env"),
+            "api_key_env must be the NAME of an environment variable, such as MY_API_KEY, not the key itself",
+        )
+    models = _models(reader, table.models, (*keys, "models"))
+    known = {provider for provider, _ in ENVIRONMENT_PROVIDERS}
+    if table.base_url is None and name not in known:
+        raise reader.error(
+            keys, f"providers.{name} needs a base_url (only {', '.join(sorted(known))} are known without one)"
+        )
+    if table.base_url is not None and not models:
+        raise reader.error(keys, f'providers.{name} needs models = ["…"]: the ids this server answers to')
+    variable = table.api_key_env
+    if variable is None and table.base_url is None:
+        variable = dict(ENVIRONMENT_PROVIDERS)[name][0]
+    return Provider(id=name, base_url=table.base_url, api_key_env=variable, models=models)
+
+
+def _models(reader: _Reader, value: object, keys: tuple[str, ...]) -> tuple[tuple[str, Model], ...]:
+    if isinstance(value, list):
+        names = reader.convert(cast("list[object]", value), list[str], keys)
+        return tuple((name, Model()) for name in names)
+    tables = reader.table(cast("object", value), keys) if isinstance(value, dict) else None
+    if tables is None:
+        raise reader.error(keys, f"{'.'.join(keys)} must be a list of model ids or a table of models")
+    return tuple((name, reader.convert(table, Model, (*keys, name))) for name, table in tables.items())
+
+
+def _check_url(reader: _Reader, url: str, keys: tuple[str, ...]) -> None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise reader.error(keys, f"{url!r} is not an http or https URL, such as http://127.0.0.1:11434/v1")
+
+
+def _check_sandbox(reader: _Reader, sandbox: Sandbox) -> None:
+    least: dict[str, float] = {"memory_mb": 256, "cpus": 0.1, "pids": 32, "question_timeout_seconds": 1}
+    for name, minimum in least.items():
+        value = getattr(sandbox, name)
+        if not value >= minimum:
+            raise reader.error(("sandbox", name), f"sandbox.{name} is {value:g}; the least is {minimum:g}")
+
+
+def _check_default_model(reader: _Reader, config: ValetConfig) -> None:
+    if config.default_model is None:
+        return
+    provider_id, slash, model_id = config.default_model.partition("/")
+    if not (provider_id and slash and model_id):
+        raise reader.error(("default_model",), f'{config.default_model!r} is not of the form "provider/model"')
+    provider = next((p for p in config.providers if p.id == provider_id), None)
+    if provider is None and provider_id not in dict(ENVIRONMENT_PROVIDERS):
+        raise reader.error(("default_model",), f"there is no [providers.{provider_id}] in this file")
+    if provider is not None and provider.models and provider.model(model_id) is None:
+        listed = ", ".join(name for name, _ in provider.models)
+        raise reader.error(("default_model",), f"providers.{provider_id} lists no model {model_id!r}, only {listed}")
+
+
+def _syntax_error(path: str, text: str, message: str) -> ConfigError:
+    found = re.search(r"\(at line (\d+), column \d+\)", message)
+    # tomllib says "(at end of document)" when something was never closed.
+    line = int(found.group(1)) if found else text.count("\n") + 1
+    reason = re.sub(r"\s*\(at .*\)$", "", message)
+    return ConfigError(path, line, f"not TOML: {reason[:1].lower()}{reason[1:]}")
