@@ -1,7 +1,7 @@
 """Every limit of the scripted model, each with its reason."""
 
 BODY_BYTES = 32 << 20
-"""A request body: OpenCode's largest is the whole conversation, with tool outputs of ≤ 50 KB each; more is a mistake."""
+"""A request body: OpenCode's largest is the whole conversation, tool outputs of 50 KB each; more is an error."""
 
 BODY_SECONDS = 30.0
 """Between two pieces of a request body: the client is on this machine, so a longer pause means it has died."""

@@ -8,7 +8,6 @@ from valet_local.model import limits
 from valet_local.model.errors import ScenarioUnplayable
 from valet_local.model.request import ChatRequest
 from valet_local.model.scenario import (
-    TEMPLATE,
     Fault,
     Pace,
     Reasoning,
@@ -21,6 +20,7 @@ from valet_local.model.scenario import (
     Usage,
     Words,
 )
+from valet_local.model.templates import Values
 
 _DONE = Step(actions=(Text(text="Done."),))
 _CHUNK_CHARS = 16
@@ -74,12 +74,12 @@ def plan_response(scenario: Scenario, request: ChatRequest, tries: int, session:
     digest = request.digest(session)
     if request.wants_title:
         step = Step(actions=(Text(text=scenario.title),))
-        return _plan(scenario, request, step, name="title", index=0, values=_Values(request, None), digest=digest)
+        return _plan(scenario, request, step, name="title", index=0, values=Values(request), digest=digest)
     reply, match = _choose(scenario, request.prompt)
     name = reply.name or (reply.when if isinstance(reply, Turn) else "default")
     index = _next_step(reply, request)
     step = reply.steps[index] if index < len(reply.steps) else _DONE
-    plan = _plan(scenario, request, step, name=name, index=index, values=_Values(request, match), digest=digest)
+    plan = _plan(scenario, request, step, name=name, index=index, values=Values(request, match), digest=digest)
     fault = step.fault
     if fault is None or (fault.tries != "all" and tries >= fault.tries):
         return plan
@@ -104,36 +104,8 @@ def _next_step(reply: Reply, request: ChatRequest) -> int:
     return len(reply.steps)
 
 
-class _Values:
-    """The values of the templates for one request."""
-
-    def __init__(self, request: ChatRequest, match: re.Match[str] | None) -> None:
-        self._request = request
-        self._match = match
-
-    def fill(self, text: str) -> str:
-        return TEMPLATE.sub(self._value, text)
-
-    def fill_all(self, value: object) -> object:
-        if isinstance(value, str):
-            return self.fill(value)
-        if isinstance(value, dict):
-            return {key: self.fill_all(inner) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self.fill_all(inner) for inner in value]
-        return value
-
-    def _value(self, found: re.Match[str]) -> str:
-        name, argument = found.groups()
-        if name == "group":
-            group = int(argument) if argument.isdigit() else argument
-            return (self._match[group] if self._match else None) or ""
-        values = {"prompt": self._request.prompt, "result": self._request.result, "workdir": self._request.workdir}
-        return values[name]
-
-
 def _plan(
-    scenario: Scenario, request: ChatRequest, step: Step, *, name: str, index: int, values: _Values, digest: str
+    scenario: Scenario, request: ChatRequest, step: Step, *, name: str, index: int, values: Values, digest: str
 ) -> Plan:
     pieces: list[Piece] = []
     for action in step.actions:
@@ -145,7 +117,7 @@ def _plan(
             case Tool():
                 arguments = msgspec.json.encode(values.fill_all(action.arguments)).decode()
                 call_id = f"call_{digest[:8]}_{index}_{len(pieces)}"
-                pieces.append(Call(id=call_id, name=action.name, arguments=arguments))
+                pieces.append(Call(id=call_id, name=values.fill(action.name), arguments=arguments))
     calls = any(isinstance(piece, Call) for piece in pieces)
     return Plan(
         id=f"chatcmpl-{digest[:24]}",

@@ -9,7 +9,8 @@ from valet_local.model.errors import RequestRefused
 
 # OpenCode wraps a message that came while it was working, so that the model notices it (measured, 1.18.33).
 _LATE_MESSAGE = re.compile(
-    r"<system-reminder>\nThe user sent the following message:\n(.*?)\n\nPlease address this message[^<]*</system-reminder>",
+    r"<system-reminder>\nThe user sent the following message:\n(.*?)\n\n"
+    r"Please address this message[^<]*</system-reminder>",
     re.DOTALL,
 )
 _REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)

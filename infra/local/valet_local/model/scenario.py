@@ -7,7 +7,6 @@ Texts and tool arguments may hold templates: `{{prompt}}` (the text of the last 
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,9 +15,7 @@ import msgspec
 
 from valet_local.model import limits
 from valet_local.model.errors import ScenarioInvalid, ScenarioUnreadable
-
-TEMPLATE = re.compile(r"\{\{(\w+)(?::(\w+))?\}\}")
-_VALUES = ("prompt", "result", "workdir")
+from valet_local.model.templates import check_regex, check_templates
 
 Milliseconds = Annotated[int, msgspec.Meta(ge=0, le=limits.PAUSE_MS_MAX)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
@@ -28,25 +25,25 @@ class _Part(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """A table of the file: a key it does not know is refused, because it is a typing mistake."""
 
 
-class Text(_Part, tag="text"):
+class Text(_Part, frozen=True, kw_only=True, tag="text"):
     """Text of the answer."""
 
     text: str
 
 
-class Reasoning(_Part, tag="reasoning"):
+class Reasoning(_Part, frozen=True, kw_only=True, tag="reasoning"):
     """Reasoning, sent as `reasoning_content` deltas."""
 
     text: str
 
 
-class Words(_Part, tag="words"):
+class Words(_Part, frozen=True, kw_only=True, tag="words"):
     """Made-up text, one word a chunk: `w1 w2 w3 …`."""
 
     count: str | int  # how many; a string may hold templates
 
 
-class Tool(_Part, tag="tool"):
+class Tool(_Part, frozen=True, kw_only=True, tag="tool"):
     """A tool call. Several in one step are called in parallel."""
 
     name: str
@@ -56,7 +53,7 @@ class Tool(_Part, tag="tool"):
 Action = Text | Reasoning | Words | Tool
 
 
-class Pace(_Part):
+class Pace(_Part, frozen=True, kw_only=True):
     """How fast a step is streamed. What a step leaves out is the scenario's, then the defaults named here."""
 
     chunk_chars: Annotated[int, msgspec.Meta(ge=1)] | None = None  # characters in a chunk; 16
@@ -64,7 +61,7 @@ class Pace(_Part):
     first_delay_ms: Milliseconds | None = None  # before the first; 0
 
 
-class Usage(_Part):
+class Usage(_Part, frozen=True, kw_only=True):
     """Tokens to report. Left out, they are estimated as a quarter of the characters."""
 
     input: Count
@@ -73,11 +70,11 @@ class Usage(_Part):
     cached: Count = 0  # of `input`
 
 
-class _Fault(_Part):
+class _Fault(_Part, frozen=True, kw_only=True):
     tries: Annotated[int, msgspec.Meta(ge=1)] | Literal["all"] = 1  # the first so many tries of the step fail
 
 
-class Status(_Fault, tag="status"):
+class Status(_Fault, frozen=True, kw_only=True, tag="status"):
     """An HTTP error instead of an answer."""
 
     status: Annotated[int, msgspec.Meta(ge=400, le=599)]
@@ -86,20 +83,20 @@ class Status(_Fault, tag="status"):
     retry_after_s: Annotated[float, msgspec.Meta(ge=0)] | None = None  # the `retry-after` header
 
 
-class Cut(_Fault, tag="cut"):
+class Cut(_Fault, frozen=True, kw_only=True, tag="cut"):
     """The connection is closed in the middle of the stream."""
 
     after_chunks: Count = 1
 
 
-class StreamError(_Fault, tag="error"):
+class StreamError(_Fault, frozen=True, kw_only=True, tag="error"):
     """An error object in the middle of the stream, which then ends."""
 
     after_chunks: Count = 1
     message: str = "scripted fault"
 
 
-class Hang(_Fault, tag="hang"):
+class Hang(_Fault, frozen=True, kw_only=True, tag="hang"):
     """Silence in the middle of the stream (after 0 chunks: before the response's headers); then it goes on."""
 
     ms: Milliseconds
@@ -109,7 +106,7 @@ class Hang(_Fault, tag="hang"):
 Fault = Status | Cut | StreamError | Hang
 
 
-class Step(_Part, rename={"actions": "action"}):
+class Step(_Part, frozen=True, kw_only=True, rename={"actions": "action"}):
     """One answer of the model."""
 
     actions: tuple[Action, ...] = ()  # in the order they are streamed
@@ -120,33 +117,33 @@ class Step(_Part, rename={"actions": "action"}):
     fault: Fault | None = None
 
     def __post_init__(self) -> None:
-        _check_regex(self.only_if)
+        check_regex(self.only_if)
 
 
-class Reply(_Part, rename={"steps": "step"}):
+class Reply(_Part, frozen=True, kw_only=True, rename={"steps": "step"}):
     """The steps of a turn, first to last. After the last of them the model says that it is done."""
 
     steps: Annotated[tuple[Step, ...], msgspec.Meta(min_length=1)]
     name: str = ""  # for records and messages; left out, `when`
 
     def __post_init__(self) -> None:
-        _check_templates(self.steps, None)
+        check_templates(msgspec.to_builtins(self.steps), None)
 
 
-class Turn(Reply, rename={"steps": "step"}):
+class Turn(Reply, frozen=True, kw_only=True, rename={"steps": "step"}):
     """What the model does about a prompt that `when` is found in (`^` and `$` match at every line)."""
 
     when: str
 
     def __post_init__(self) -> None:
-        _check_regex(self.when)
-        _check_templates(self.steps, re.compile(self.when, re.MULTILINE))
+        check_regex(self.when)
+        check_templates(msgspec.to_builtins(self.steps), re.compile(self.when, re.MULTILINE))
 
 
 _ECHO = Reply(name="default", steps=(Step(actions=(Text(text="The scenario has no turn for: {{prompt}}"),)),))
 
 
-class Scenario(_Part, rename={"turns": "turn"}):
+class Scenario(_Part, frozen=True, kw_only=True, rename={"turns": "turn"}):
     """A scenario: the first turn whose `when` is found answers, else `default`."""
 
     name: str = "unnamed"
@@ -187,36 +184,3 @@ def load_builtin(name: str) -> Scenario:
     if not file.is_file():
         raise ScenarioUnreadable(f"{name}.toml", "no scenario of that name comes with Valet")
     return parse(file.read_text(encoding="utf-8"), f"{name}.toml")
-
-
-def _check_regex(pattern: str | None) -> None:
-    try:
-        re.compile(pattern or "")
-    except re.error as error:
-        raise ValueError(f"not a regular expression: {error}") from None
-
-
-def _check_templates(steps: tuple[Step, ...], when: re.Pattern[str] | None) -> None:
-    groups = {str(n) for n in range(when.groups + 1)} | set(when.groupindex) if when else set[str]()
-    for step in steps:
-        for action in step.actions:
-            for text in _strings(msgspec.to_builtins(action)):
-                for found in TEMPLATE.finditer(text):
-                    name, argument = found.groups()
-                    if name == "group" and argument in groups:
-                        continue
-                    if name == "group":
-                        raise ValueError(f"{found[0]}: `when` has no such group")
-                    if name not in _VALUES or argument is not None:
-                        raise ValueError(f"{found[0]}: not a template; there are prompt, result, workdir, group:N")
-
-
-def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _strings(inner)
-    elif isinstance(value, Sequence):
-        for inner in value:
-            yield from _strings(inner)
