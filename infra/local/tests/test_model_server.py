@@ -135,8 +135,8 @@ async def test_a_hanging_answer_sends_nothing_and_stops_when_the_client_leaves(
 async def test_stopping_breaks_off_a_stream(model: ScriptedModel, client: httpx.AsyncClient) -> None:
     seen: list[dict] = []
     stream = asyncio.create_task(events(client, "stall", seen))
-    while len(seen) < 6:
-        await asyncio.sleep(0.01)
+    while len(seen) < 6 and not stream.done():
+        await asyncio.wait([stream], timeout=0.01)
     await model.stop()
     with pytest.raises(httpx.RemoteProtocolError):
         await asyncio.wait_for(stream, TIMEOUT)

@@ -10,6 +10,7 @@ LocalError
 │   ├── ToolMissing     it is not on this machine and not in a package
 │   ├── FetchFailed     it could not be downloaded
 │   └── BadDownload     what was downloaded is not what was asked for
+├── NoIsolation         agents cannot be locked in on this machine
 ├── NatsTooOld          the NATS server is older than Valet can trust
 ├── DatabaseError       PostgreSQL could not be created or started
 └── StartFailed         a process of the platform did not become ready
@@ -38,9 +39,7 @@ class NotRunning(LocalError):
 class PortInUse(LocalError):
     def __init__(self, host: str, port: int, holder: str | None) -> None:
         by = f" by {holder}" if holder else ""
-        super().__init__(
-            f"port {port} on {host} is in use{by}. Choose another with --port, or --port 0 for a free one"
-        )
+        super().__init__(f"port {port} on {host} is in use{by}. Choose another with --port, or --port 0 for a free one")
 
 
 class DiskFull(LocalError):
@@ -74,9 +73,17 @@ class BadDownload(ToolError):
 class NatsTooOld(LocalError):
     def __init__(self, path: object, version: str, needed: str) -> None:
         super().__init__(
-            f"{path} is NATS server {version}; Valet needs {needed} or newer, because older servers ignore parts of "
-            "what it asks for without saying so. Unset NATS_BIN to use the one that comes with Valet"
+            f"{path} is NATS server {version}; Valet needs {needed} or newer, because older servers ignore "
+            "parts of what it asks for without saying so. Unset NATS_BIN to use the one that comes with "
+            "Valet"
         )
+
+
+class NoIsolation(LocalError):
+    def __init__(self, reason: str, remedy: str) -> None:
+        super().__init__(f"{reason}. {remedy}")
+        self.reason = reason
+        self.remedy = remedy
 
 
 class DatabaseError(LocalError):

@@ -44,7 +44,9 @@ def send(process: Identity, number: signal.Signals, *, group: bool = False) -> N
 
 
 def end(processes: Iterable[Identity], *, grace: float, first: signal.Signals = signal.SIGTERM) -> int:
-    """End processes that are not our children: `first`, then SIGKILL after `grace` seconds. Returns how many lived."""
+    """End processes that are not our children: `first`, then SIGKILL after `grace` seconds. Returns how many
+    lived.
+    """
     living = [process for process in processes if is_alive(process)]
     count = len(living)
     for number, seconds in ((first, grace), (signal.SIGKILL, limits.KILL_WAIT)):
@@ -58,10 +60,11 @@ def end(processes: Iterable[Identity], *, grace: float, first: signal.Signals = 
 
 
 def working_in(directory: Path) -> list[Identity]:
-    """Processes whose working directory is this one, also when they see it under another name (a mount namespace).
+    """Processes whose working directory is this one, also when they see it under another name (a mount
+    namespace).
 
-    PostgreSQL's processes all work in the data directory: this finds the backends of a dead postmaster.
-    Linux only; elsewhere nothing is found, and PostgreSQL itself refuses to start beside its remains.
+    PostgreSQL's processes all work in the data directory: this finds the backends of a dead postmaster. Linux
+    only; elsewhere nothing is found, and PostgreSQL itself refuses to start beside its remains.
     """
     if sys.platform != "linux":
         return []
@@ -82,6 +85,17 @@ def working_in(directory: Path) -> list[Identity]:
             if process is not None:
                 found.append(process)
     return found
+
+
+def tree(root: Identity) -> list[Identity]:
+    """A process and all its living descendants."""
+    import psutil  # at a stop only: it would stay in memory
+
+    try:
+        pids = [root.pid, *(child.pid for child in psutil.Process(root.pid).children(recursive=True))]
+    except psutil.Error:
+        return [root]
+    return [process for process in map(identify, pids) if process is not None]
 
 
 def _start_time(pid: int) -> int | None:

@@ -25,8 +25,8 @@ class Keys(msgspec.Struct, frozen=True, kw_only=True):
 def ensure(places: Layout, *, now: Callable[[], float] = time.time) -> Keys:
     """Make what is missing and read the rest; write fresh credentials for every service and for subscribers.
 
-    Files: `operator.seed`, `system.seed`, `account.seed` (signs runner credentials), `secret` (32 bytes, HMAC),
-    `token`, `creds/<service>.creds`.
+    Files: `operator.seed`, `system.seed`, `account.seed` (signs runner credentials), `secret` (32 bytes,
+    HMAC), `token`, `creds/<service>.creds`.
     """
     operator = _key(places, "operator")
     account = _key(places, "account")
@@ -39,9 +39,7 @@ def ensure(places: Layout, *, now: Callable[[], float] = time.time) -> Keys:
             account, name, credentials.service_permissions(name), entropy=os.urandom(32), now=moment
         )
         write_atomically(places.creds / f"{name}.creds", text.encode())
-    return Keys(
-        trust=credentials.trust(operator=operator, system=system, account=account, now=moment), token=token
-    )
+    return Keys(trust=credentials.trust(operator=operator, system=system, account=account, now=moment), token=token)
 
 
 def _key(places: Layout, name: str) -> Key:

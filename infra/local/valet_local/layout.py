@@ -18,7 +18,9 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
     data: Path
     run: Path
-    """For unix sockets: `D/run`, or a private directory in the system's temporary one when D's path is too long."""
+    """For unix sockets: `D/run`, or a private directory in the system's temporary one when D's path is too
+    long.
+    """
 
     @property
     def nats(self) -> Path:
@@ -81,7 +83,9 @@ def default_data_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """What all installations of a user share: `$VALET_CACHE_DIR`, else the operating system's place for caches."""
+    """What all installations of a user share: `$VALET_CACHE_DIR`, else the operating system's place for
+    caches.
+    """
     return Path(os.environ.get("VALET_CACHE_DIR") or platformdirs.user_cache_dir("valet", appauthor=False))
 
 
@@ -100,7 +104,8 @@ def prepare(places: Layout) -> None:
             path.chmod(0o700)
         places.run.mkdir(mode=0o700, exist_ok=True)
         if os.getuid() == 0:
-            # The user whom PostgreSQL runs as must get through to its socket; each directory inside is private.
+            # The user whom PostgreSQL runs as must get through to its socket; each directory inside is
+            # private.
             places.run.chmod(0o711)
         for path in (places.logs, places.tools, places.cache, places.nats, places.sandboxes):
             path.mkdir(mode=0o700, exist_ok=True)

@@ -1,4 +1,6 @@
-"""Every time-out and size of the one-machine platform, with its reason. Seconds unless the name says otherwise."""
+"""Every time-out and size of the one-machine platform, with its reason. Seconds unless the name says
+otherwise.
+"""
 
 READY_TIMEOUT = 30.0
 """A service to say READY=1. Warm it takes under two seconds; a slow disk with much to replay takes longer."""
@@ -7,13 +9,17 @@ SERVER_READY_TIMEOUT = 30.0
 """NATS and PostgreSQL to accept connections; recovery of a large log after a crash reads it once."""
 
 INITDB_TIMEOUT = 60.0
-"""Making an empty database takes half a second on an idle machine (reference measurements), far more on a busy one."""
+"""Making an empty database takes half a second on an idle machine (reference measurements), far more on a
+busy one.
+"""
 
 SERVICE_GRACE = 5.0
 """What services have between SIGTERM and SIGKILL: their promise is to stop within five seconds."""
 
 SERVER_GRACE = 3.5
-"""The same for NATS and PostgreSQL, which stop after the services. Together under the ten seconds of `valet up`."""
+"""The same for NATS and PostgreSQL, which stop after the services. Together under the ten seconds of `valet
+up`.
+"""
 
 KILL_WAIT = 1.0
 """Between SIGKILL and the end of a process; longer means it hangs in the kernel."""
@@ -46,17 +52,20 @@ LOG_TAIL_LINES = 15
 """How much of a log is shown when a process did not start."""
 
 FREE_DISK_MB = 512
-"""Least room to start: an empty platform takes about 60 MB, the agent's binary 190 MB; and a database on a full disk
-loses its service."""
+"""Least room to start: an empty platform takes about 60 MB, the agent's binary 190 MB; and a database on a
+full disk loses its service.
+"""
 
 UNIX_PATH_LONGEST = 70
-"""Longest run directory, in bytes: a unix socket's path may have 107, and the longest name below it has 36."""
+"""Longest run directory, in bytes: a unix socket's path may have 107, and the longest name below it has 36.
+"""
 
 MAX_PAYLOAD_BYTES = 8 << 20
 """Largest NATS message: a completed tool call carries its whole output."""
 
 DATABASE_CONNECTIONS = 60
-"""Most connections to PostgreSQL: five services with pools of at most eight, and room for a person with psql."""
+"""Most connections to PostgreSQL: five services with pools of at most eight, and room for a person with psql.
+"""
 
 PROBE_TIMEOUT = 10.0
 """A program to answer `--version`, and bubblewrap to run `true`."""
@@ -69,3 +78,11 @@ FETCH_POLL = 0.2
 
 MODELS_TIMEOUT = 60.0
 """`opencode models` boots the agent, two to three seconds of processor time."""
+
+LAUNCH_TIMEOUT = 120.0
+"""A platform started by another process to be ready: the first start makes the database, and the machine may
+be busy.
+"""
+
+REQUEST_TIMEOUT = 30.0
+"""An answer of the api to the command line."""

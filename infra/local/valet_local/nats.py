@@ -19,7 +19,9 @@ from valet_local.files import read_if_there, write_atomically
 from valet_local.layout import Layout
 
 NEEDED = (2, 12)
-"""Older servers ignore newer stream settings and headers without an error (reference measurements, section 1)."""
+"""Older servers ignore newer stream settings and headers without an error (reference measurements, section
+1).
+"""
 
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)")
 
@@ -80,10 +82,11 @@ def prepare(places: Layout, trust: Trust, binary: Path) -> NatsServer:
 def configuration(trust: Trust, *, store: Path, port: int) -> str:
     """The server's configuration file: loopback only, operator mode, accounts held in memory.
 
-    `sync_interval` stays at its default (two minutes): a killed server or a killed machine process loses nothing,
-    since the operating system has the pages; only a power failure can cost the last moments of the log. Syncing
-    every message would cost four fifths of the publish rate (measured: 3.9k/s instead of 16-20k/s one by one), and
-    the ledger's archive in PostgreSQL, which is synced, restores what a broker has lost.
+    `sync_interval` stays at its default (two minutes): a killed server or a killed machine process loses
+    nothing, since the operating system has the pages; only a power failure can cost the last moments of the
+    log. Syncing every message would cost four fifths of the publish rate (measured: 3.9k/s instead of
+    16-20k/s one by one), and the ledger's archive in PostgreSQL, which is synced, restores what a broker has
+    lost.
     """
     return f"""\
 # Written by `valet up` at every start; edits do not last.
@@ -91,9 +94,6 @@ server_name: "valet"
 listen: "127.0.0.1:{port}"
 max_payload: {limits.MAX_PAYLOAD_BYTES}
 max_pending: {limits.MAX_PAYLOAD_BYTES * 8}
-# A restart must not wait for clients to leave.
-lame_duck_duration: "1s"
-lame_duck_grace_period: "100ms"
 
 operator: {json.dumps(trust.operator_jwt)}
 system_account: {json.dumps(trust.system.public)}

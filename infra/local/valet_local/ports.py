@@ -29,7 +29,9 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def choose(port: int, host: str = "127.0.0.1") -> int:
-    """The port itself, or a free one for 0. Raises `PortInUse` naming the process that has it, where that can be seen."""
+    """The port itself, or a free one for 0. Raises `PortInUse` naming the process that has it, where that can
+    be seen.
+    """
     if port == 0:
         return free_port(host)
     if not is_free(port, host):

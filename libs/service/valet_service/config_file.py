@@ -9,6 +9,7 @@ ConfigError   the file cannot be used; says where (file, line) and why
 import re
 import tomllib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -71,8 +72,7 @@ class Provider(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     base_url: str | None = None
-    """Root of an OpenAI-compatible API, e.g. `http://127.0.0.1:11434/v1`. None: the agent knows the
-    address.
+    """Root of an OpenAI-compatible API, e.g. `http://127.0.0.1:11434/v1`. None: the agent knows the address.
     """
     api_key_env: str | None = None
     """The environment variable that holds the key. None: the server wants no key."""
@@ -98,8 +98,8 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     network: Network = "open"
     """Whether a sandbox may reach the outside. Its model providers it reaches either way."""
     allow_hosts: tuple[str, ...] = ()
-    """With `network = "none"`: host names that may be reached all the same; `*.example.org` takes
-    subdomains in.
+    """With `network = "none"`: host names that may be reached all the same; `*.example.org` takes subdomains
+    in.
     """
     memory_mb: int = 2048
     cpus: float = 2.0
@@ -117,6 +117,14 @@ class ValetConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_model: str | None = None
     """`provider/model`; what a session uses that names none."""
     sandbox: Sandbox = Sandbox()
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """The models the agent knows of a provider."""
+
+    agent: str
+    """The agent's version; another one knows other models."""
+    models: tuple[str, ...]
 
 
 class _ProviderTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -167,6 +175,14 @@ def with_environment(config: ValetConfig, environment: Mapping[str, str]) -> Val
         if variable is not None
     )
     return msgspec.structs.replace(config, providers=config.providers + found)
+
+
+def model_list_path(data_dir: Path, provider_id: str) -> Path:
+    """Where the `ModelList` (JSON) of a provider lies for which the file lists no models.
+
+    It comes from the agent itself and is there some seconds after the first start with that provider.
+    """
+    return data_dir / "cache" / "models" / f"{provider_id}.json"
 
 
 def missing_keys(config: ValetConfig, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -35,8 +35,7 @@ _PREFIX: dict[Role, int] = {
 }
 
 _RESPONSE_TTL_NS = 120 * 1_000_000_000
-"""How long a service may answer a request it has received (ns). The longest request of a sandbox is a
-minute.
+"""How long a service may answer a request it has received (ns). The longest request of a sandbox is a minute.
 """
 
 

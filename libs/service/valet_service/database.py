@@ -1,5 +1,9 @@
 """PostgreSQL: a pool that outlives restarts of the server, migrations, and waiting for it."""
 
+# asyncpg carries no types; what this module hands on is typed as far as asyncpg's own names are.
+# pyright: reportMissingTypeStubs=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: reportUnknownArgumentType=false
+
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources.abc import Traversable
@@ -21,7 +25,11 @@ UNAVAILABLE = (
     asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError,
 )
-"""What a statement raises while the server is away or restarting."""
+"""What a statement raises while the server is away or restarting.
+
+Also some errors of the program itself (`InterfaceError` is asyncpg's word for a closed connection and for a wrong
+argument): `persist` tells them apart.
+"""
 
 
 async def open_pool(url: str, *, size: int = 4) -> asyncpg.Pool:
@@ -43,15 +51,26 @@ async def open_pool(url: str, *, size: int = 4) -> asyncpg.Pool:
 
 async def persist(action: Callable[[], Awaitable[T]]) -> T:
     """Do something again and again until the server is there. For work that must happen, not for requests."""
-    reported = False
+    reported = ""
     while True:
         try:
             return await action()
         except UNAVAILABLE as error:
-            if not reported:
-                _log.warning("database_unavailable", error=str(error) or type(error).__name__)
-                reported = True
+            if _is_ours(error):
+                raise
+            reason = str(error) or type(error).__name__
+            if reason != reported:
+                _log.warning("database_unavailable", error=reason)
+                reported = reason
             await asyncio.sleep(limits.DATABASE_RETRY_WAIT)
+
+
+def _is_ours(error: BaseException) -> bool:
+    """An error of the program, which would come again for ever."""
+    if not isinstance(error, asyncpg.InterfaceError):
+        return False
+    # one class for a connection that was closed and for misuse; only the words differ
+    return isinstance(error, ValueError) or "argument" in str(error) or str(error).startswith("pool is clos")
 
 
 async def migrate(pool: asyncpg.Pool, schema: str, migrations: Sequence[Traversable]) -> None:
@@ -63,7 +82,8 @@ async def migrate(pool: asyncpg.Pool, schema: str, migrations: Sequence[Traversa
         await connection.execute("SELECT pg_advisory_xact_lock(hashtext($1))", f"valet:{schema}")
         await connection.execute(f"CREATE SCHEMA IF NOT EXISTS {schema}")
         await connection.execute(
-            f"CREATE TABLE IF NOT EXISTS {schema}.migrations (name text PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
+            f"CREATE TABLE IF NOT EXISTS {schema}.migrations"
+            " (name text PRIMARY KEY, applied timestamptz NOT NULL DEFAULT now())"
         )
         applied = {row["name"] for row in await connection.fetch(f"SELECT name FROM {schema}.migrations")}
         for file in migrations:

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 from valet_protocol.errors import ProtocolError
 
-from valet_service import logs
+from valet_service import limits, logs
 from valet_service.errors import ServiceError
 from valet_service.settings import Settings, load
 
@@ -45,10 +45,11 @@ def die_with_parent() -> None:
 def run(name: str, main: Callable[[Settings, asyncio.Event], Awaitable[None]]) -> None:
     """Run a service: `main(settings, stop)` serves until `stop` is set and then ends in order.
 
-    SIGTERM and SIGINT set `stop`. An error of ours ends the process with status 1 and its message, without a
-    stack trace.
+    SIGTERM and SIGINT set `stop`; a `main` that has not ended `limits.STOP_GRACE` later is cancelled. An error of
+    ours ends the process with status 1 and its message, without a stack trace.
     """
     die_with_parent()
+    logs.configure(name)  # so that bad settings are a log line too
     try:
         settings = load()
         logs.configure(name, settings.log_level)
@@ -63,4 +64,15 @@ async def _serve(settings: Settings, main: Callable[[Settings, asyncio.Event], A
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await main(settings, stop)
+    work = asyncio.ensure_future(main(settings, stop))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((work, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    _, late = await asyncio.wait((work,), timeout=limits.STOP_GRACE if stop.is_set() else None)
+    if late:
+        logs.get(__name__).warning("stop_took_too_long", seconds=limits.STOP_GRACE)
+        work.cancel()
+        await asyncio.wait((work,), timeout=limits.STOP_KILL)
+        if not work.done() or work.cancelled():
+            return
+    await work

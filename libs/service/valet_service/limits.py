@@ -15,14 +15,18 @@ REQUEST_TIMEOUT = 10.0
 REQUEST_RETRY_WAIT = 0.1
 """Between attempts while nobody serves a subject (the service is restarting)."""
 
-OUTBOX_WINDOW = 1024
-"""Unacknowledged publishes in flight: beyond a few hundred throughput no longer grows (measured), and a resend is small."""
+OUTBOX_WINDOW = 256
+"""Unacknowledged publishes in flight: beyond a few hundred throughput no longer grows (measured), a resend is small,
+and forty writers at once stay below the 10,000 messages a stream buffers before it refuses some of them."""
 
 OUTBOX_QUEUE = 65_536
 """Events waiting in an outbox before its writer is held back: about 30 s of a fast model while the broker restarts."""
 
 OUTBOX_RECONNECT_MAX = 2.0
-"""Longest pause between an outbox's connection attempts."""
+"""Longest pause between an outbox's attempts: against a broker that is away, or is there and refuses."""
+
+OUTBOX_CONNECT_TIMEOUT = 10.0
+"""All of one connection attempt, through the portal and its own retries: only a guard against one that hangs."""
 
 DUPLICATE_WINDOW = 300.0
 """How long the broker remembers event ids: longer than any restart after which a writer sends again."""
@@ -36,14 +40,26 @@ READER_HEARTBEAT = 2.0
 READER_BUFFER_BYTES = 32 << 20
 """What a log reader holds undelivered before flow control stops the broker."""
 
+READER_ENTRY_BYTES = 400
+"""What an entry costs in memory besides its payload, so that many small ones count for what they take."""
+
+CONSUMER_TIMEOUT = 10.0
+"""Making a consumer: the broker counts what is pending, which takes longer on a large log."""
+
+CUT_POLL = 0.25
+"""Between looks at whether a connection was cut and is back: well below what a person notices as a stall."""
+
 PULL_EXPIRES = 20.0
 """A durable reader's waiting pull; renewed at once after a reconnect, so its length costs nothing."""
 
 PULL_BATCH = 256
 """Messages asked for in one pull."""
 
-ACK_WAIT = 15.0
-"""Redelivery of an unacknowledged message: longer than any handler between two signs of progress."""
+ACK_WAIT = 5.0
+"""Redelivery of what a crashed reader had in hand. A living one reports progress three times as often."""
+
+HANDLER_RETRY_WAIT = 1.0
+"""Before a message whose handler failed is handed to it again."""
 
 DATABASE_CONNECT_TIMEOUT = 5.0
 """One attempt to reach PostgreSQL."""
@@ -56,3 +72,9 @@ DATABASE_RETRY_WAIT = 0.2
 
 STOP_GRACE = 4.0
 """A service's own time to stop in order; the supervisor allows 5."""
+
+STOP_KILL = 0.5
+"""What a service that overran its grace gets to clean up once cancelled."""
+
+TEST_BROKER_START = 10.0
+"""A test's own NATS server starts in 40 ms; on a busy machine in some more."""

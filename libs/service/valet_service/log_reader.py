@@ -9,7 +9,7 @@ missed, nothing comes twice.
 import asyncio
 import uuid
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 import nats.errors
@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from valet_protocol import subjects
 
-from valet_service import limits, logs
+from valet_service import broker, limits, logs
 
 _log = logs.get(__name__)
 
@@ -56,10 +56,12 @@ class LogReader:
         self._heard = 0.0
         self._watcher: asyncio.Task[None] | None = None
         self._reset = asyncio.Event()
+        self._opened_at = 0
         self.pending_at_start = 0
         """Events the broker held for the filters when reading (re)started."""
 
     async def __aenter__(self) -> "LogReader":
+        self._opened_at = self._nc.stats["reconnects"]
         await self._open()
         self._watcher = asyncio.create_task(self._watch())
         return self
@@ -70,26 +72,38 @@ class LogReader:
         await asyncio.gather(self._watcher, return_exceptions=True)
         await self._close()
 
+    @property
+    def held_bytes(self) -> int:
+        """What is buffered here and not yet read."""
+        return self._bytes
+
     async def batch(self, limit: int) -> list[Entry]:
-        """Up to `limit` entries, at least one; waits for the first. In order, none missing, none twice."""
+        """Up to `limit` entries, at least one; waits for the first. In order, none missing, none twice.
+
+        Cancelling it loses nothing: entries are taken only when they are returned.
+        """
+        if self._flow_reply and self._bytes < limits.READER_BUFFER_BYTES:
+            reply, self._flow_reply = self._flow_reply, ""
+            await self._publish(reply)
         while not self._buffer:
             self._filled.clear()
             await self._filled.wait()
         entries = [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
-        self._bytes -= sum(len(entry.payload) for entry in entries)
-        if self._flow_reply and self._bytes < limits.READER_BUFFER_BYTES:
-            reply, self._flow_reply = self._flow_reply, ""
-            await self._publish(reply)
+        self._bytes -= sum(len(entry.payload) + limits.READER_ENTRY_BYTES for entry in entries)
         return entries
 
     async def _open(self) -> None:
-        """Make the consumer; waits while the broker is away."""
+        """Make the consumer; waits while the broker is away or the stream not there."""
+        reported = ""
         while True:
             try:
                 await self._create()
                 return
-            except (nats.errors.Error, OSError, TimeoutError) as error:
-                _log.debug("log_reader_waits", error=str(error) or type(error).__name__)
+            except (nats.errors.Error, OSError, TimeoutError, msgspec.MsgspecError) as error:
+                reason = str(error) or type(error).__name__
+                if reason != reported:  # said once: it may be a restart, or a permission that is missing
+                    _log.warning("log_reader_waits", error=reason, filters=self._filters[:4], start=self._next)
+                    reported = reason
                 await self._close()
                 await asyncio.sleep(limits.RECONNECT_WAIT)
 
@@ -98,9 +112,7 @@ class LogReader:
         self._consumer = f"reader-{uuid.uuid4().hex}"
         self._delivered = 0
         self._flow_reply = ""
-        self._subscription = await self._nc.subscribe(
-            inbox, cb=self._receiver(self._consumer), pending_msgs_limit=-1, pending_bytes_limit=-1
-        )
+        self._subscription = await broker.subscribe(self._nc, inbox, self._receiver(self._consumer))
         config = {
             "name": self._consumer,
             "deliver_subject": inbox,
@@ -115,10 +127,11 @@ class LogReader:
             "mem_storage": True,
             "num_replicas": 1,
         }
-        answer = await self._nc.request(
+        answer = await broker.request(
+            self._nc,
             f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.{self._consumer}",
             msgspec.json.encode({"stream_name": subjects.STREAM, "config": config, "action": "create"}),
-            timeout=limits.PUBLISH_TIMEOUT,
+            timeout=limits.CONSUMER_TIMEOUT,
         )
         created = msgspec.json.decode(answer.data, type=_Created)
         if created.error is not None:
@@ -138,12 +151,15 @@ class LogReader:
 
     async def _watch(self) -> None:
         loop = asyncio.get_running_loop()
-        reconnects = self._nc.stats["reconnects"]
+        reconnects = self._opened_at
         while True:
             try:
                 # a cut is noticed at the next look; a gap at once
-                await asyncio.wait_for(self._reset.wait(), 0.25)
+                async with asyncio.timeout(limits.CUT_POLL):
+                    await self._reset.wait()
             except TimeoutError:
+                if not self._nc.is_connected and not self._nc.is_closed:
+                    continue  # nothing can be made before it is back, and then it counts as a reconnect
                 silent = loop.time() - self._heard > 3 * limits.READER_HEARTBEAT
                 if not silent and self._nc.stats["reconnects"] == reconnects:
                     continue
@@ -152,7 +168,7 @@ class LogReader:
             await self._close()
             await self._open()
 
-    def _receiver(self, consumer: str):
+    def _receiver(self, consumer: str) -> Callable[[Msg], Awaitable[None]]:
         loop = asyncio.get_running_loop()
 
         async def receive(message: Msg) -> None:
@@ -174,7 +190,7 @@ class LogReader:
             self._delivered = delivered
             self._next = seq + 1
             self._buffer.append(Entry(seq, message.subject, message.data, int(tokens[at + 4])))
-            self._bytes += len(message.data)
+            self._bytes += len(message.data) + limits.READER_ENTRY_BYTES
             self._filled.set()
 
         return receive
@@ -190,7 +206,11 @@ class LogReader:
             self._consumer = ""
             self._reset.set()
         elif stalled := message.headers.get("Nats-Consumer-Stalled"):
-            await self._publish(stalled)
+            # a heartbeat that names the flow control message it waits for: our answer was lost, or is held back
+            if self._bytes < limits.READER_BUFFER_BYTES:
+                await self._publish(stalled)
+            else:
+                self._flow_reply = stalled
 
     async def _publish(self, subject: str) -> None:
         try:

@@ -60,8 +60,9 @@ def parse_shards(text: str) -> tuple[int, ...]:
     numbers: set[int] = set()
     try:
         for item in text.split(","):
-            first, _, last = item.partition("-")
-            numbers.update(range(int(first), int(last or first) + 1))
+            first, dash, last = item.partition("-")
+            # a range far beyond the last shard is refused below, not counted out
+            numbers.update(range(int(first), min(int(last if dash else first), subjects.SHARDS) + 1))
     except ValueError as error:
         raise BadSettings(f"VALET_SHARDS={text!r}: write numbers and ranges, e.g. 0-7,12") from error
     if not numbers or min(numbers) < 0 or max(numbers) >= subjects.SHARDS:

@@ -56,7 +56,7 @@ async def _serve(arguments: argparse.Namespace) -> None:
 
 def _scenario(name: str) -> Scenario:
     path = Path(name)
-    return load(path) if path.suffix or path.exists() else load_builtin(name)
+    return load(path) if path.suffix or path.is_file() else load_builtin(name)
 
 
 def _key(variable: str | None) -> str | None:

@@ -7,7 +7,7 @@ import msgspec
 
 from valet_local.model.errors import RequestRefused
 
-# OpenCode wraps a message that came while it was working, so that the model notices it (measured, 1.18.33).
+# OpenCode wraps a message that came while it was working, so that the model notices it.
 _LATE_MESSAGE = re.compile(
     r"<system-reminder>\nThe user sent the following message:\n(.*?)\n\n"
     r"Please address this message[^<]*</system-reminder>",

@@ -17,6 +17,7 @@ from typing import Self
 import msgspec
 import uvicorn
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, Scope
+from valet_service import logs
 
 from valet_local.model import frames, limits
 from valet_local.model.errors import ModelNotServing, RequestRefused, ScenarioUnplayable
@@ -73,11 +74,13 @@ class ScriptedModel:
         self._port = listener.getsockname()[1]
         config = uvicorn.Config(
             self._app,
+            interface="asgi3",
             lifespan="off",
             ws="none",
             log_config=None,
             log_level="critical",  # a scripted cut is an unfinished response, which uvicorn reports as an error
             access_log=False,
+            proxy_headers=False,
             server_header=False,
             timeout_graceful_shutdown=1,
         )
@@ -130,6 +133,9 @@ class ScriptedModel:
             await exchange.answer(refusal.status, error_body(str(refusal), "invalid_request_error"))
         except ScenarioUnplayable as error:
             await exchange.answer(400, error_body(str(error), "invalid_request_error"))
+        except Exception:
+            logs.get(__name__).exception("request_failed", path=exchange.path)  # uvicorn is silenced, see above
+            raise
         finally:
             self._open.discard(exchange)
 

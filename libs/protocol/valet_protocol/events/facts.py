@@ -107,7 +107,9 @@ class QuestionAnswered(Data, frozen=True, kw_only=True):
 
     question_id: str
     answers: list[list[str]]
-    """For each question of the set, the labels chosen or the free text. For a permission: `once`, `always` or `reject`."""
+    """For each question of the set, the labels chosen or the free text.
+
+    For a permission: `once`, `always` or `reject`."""
     answered_by: AnswerSource
     user: str | None = None
 

@@ -1,0 +1,166 @@
+"""The transcript: what is written for a sequence of events."""
+
+from typing import Any
+
+from valet_local.cli.pieces import Piece
+from valet_local.cli.render import Transcript, render
+from valet_local.client.follow import Entry
+from valet_protocol.codec import decode_data, decode_envelope, encode, new_event
+from valet_protocol.events import agent, facts
+from valet_protocol.events.delta import Delta
+from valet_protocol.events.envelope import Data, Event
+
+
+def entry(data: Data | tuple[str, Delta]) -> Entry:
+    if isinstance(data, tuple):
+        event = Event(id="E", type=f"delta.{data[0]}", session_id="S", time_ms=0, data=data[1])
+    else:
+        event = new_event(data, id="E", session_id="S", now_ms=0)
+    raw = encode(event, source="/test").payload
+    envelope = decode_envelope(raw)
+    return Entry(seq=1, envelope=envelope, data=decode_data(envelope), raw=raw)
+
+
+def text(offset: int, words: str, part: str = "p1", kind: str = "text", message: str = "m1") -> tuple[str, Delta]:
+    return kind, Delta(message_id=message, part_id=part, offset=offset, text=words)
+
+
+def whole(words: str, part: str = "p1", kind: Any = "text", message: str = "m1") -> agent.TextCompleted:
+    return agent.TextCompleted(message_id=message, part_id=part, kind=kind, text=words)
+
+
+def tool(status: Any, **more: Any) -> agent.ToolUpdated:
+    return agent.ToolUpdated(message_id="m1", part_id="t1", call_id="c", tool="bash", status=status, **more)
+
+
+def pieces(*data: Data | tuple[str, Delta]) -> list[Piece]:
+    state = Transcript()
+    found: list[Piece] = []
+    for one in data:
+        state, fresh = render(state, entry(one))
+        found += fresh
+    return found
+
+
+def written(*data: Data | tuple[str, Delta]) -> str:
+    return "".join(span.text for piece in pieces(*data) if not piece.aside for span in piece.spans)
+
+
+def test_text_is_written_as_it_arrives():
+    state = Transcript()
+    state, first = render(state, entry(text(0, "Hel")))
+    _, second = render(state, entry(text(3, "lo")))
+    assert first[0].spans[0].text == "Hel"
+    assert second[0].spans[0].text == "lo"
+
+
+def test_chunks_that_come_again_or_overlap_are_written_once():
+    assert written(text(0, "Hello"), text(0, "Hello"), text(3, "lo wor"), text(9, "ld")) == "Hello world"
+
+
+def test_after_a_gap_the_completed_text_is_written():
+    assert written(text(0, "He"), text(4, "o w"), text(7, "orld"), whole("Hello world")) == "Hello world"
+
+
+def test_a_follower_that_begins_in_the_middle_of_a_part_gets_it_whole():
+    assert written(text(6, "world"), whole("Hello world")) == "Hello world"
+
+
+def test_a_chunk_that_comes_after_its_completed_text_is_dropped():
+    assert written(text(0, "He"), whole("Hello"), text(2, "llo")) == "Hello"
+
+
+def test_history_without_chunks_reads_the_same_as_the_live_session():
+    live = written(text(0, "Hel"), text(3, "lo"), whole("Hello"), tool("running"), whole("Bye", "p2"))
+    assert live == written(whole("Hello"), tool("running"), whole("Bye", "p2"))
+
+
+def test_a_new_part_begins_on_a_line_of_its_own():
+    assert written(text(0, "think", "p0", "reasoning"), text(0, "say"), tool("pending")).split("\n")[:5] == [
+        "think",
+        "",
+        "say",
+        "",
+        "· bash  pending",
+    ]
+
+
+def test_a_tool_call_is_shown_in_every_state_with_what_it_does_and_how_long_it_took():
+    call = {"command": "make test"}
+    lines = written(
+        tool("pending"),
+        tool("running", input=call),
+        tool("completed", input=call, output="1\n2\n", started_ms=1000, ended_ms=3500),
+    ).splitlines()
+    assert lines == [
+        "· bash  pending",
+        "▸ bash  make test  running",
+        "✓ bash  make test  completed  2.5 s",
+        "    1",
+        "    2",
+    ]
+
+
+def test_the_states_of_a_call_take_each_others_line_and_its_output_does_not():
+    keys = [piece.key for piece in pieces(tool("pending"), tool("completed", output="x"))]
+    assert keys == ["t1", "t1", None]
+
+
+def test_a_failed_call_says_why():
+    assert "no such file" in written(tool("error", error="no such file"))
+
+
+def test_a_question_names_its_default_and_when_it_is_taken():
+    session = facts.SessionRequested(owner="u", model="p/m", policy=facts.SessionPolicy(question_timeout_s=5))
+    options = [agent.QuestionOption(label="Yes", description="do it"), agent.QuestionOption(label="No")]
+    asked = agent.QuestionAsked(
+        question_id="q", kind="question", questions=[agent.Question(question="Shall I?", options=options)]
+    )
+    answered = facts.QuestionAnswered(question_id="q", answers=[["Yes"]], answered_by="default")
+    lines = written(session, asked, answered).splitlines()[2:]
+    assert lines == [
+        "? Shall I?",
+        "  1. Yes — do it  ← taken in 5 s if nobody answers",
+        "  2. No",
+        "→ Yes  (the default: nobody answered in time)",
+    ]
+
+
+def test_a_failed_session_shows_the_failing_programs_words():
+    failed = facts.SessionFailed(code="clone_failed", detail="fatal: repository not found\nexit 128")
+    assert written(failed) == "✗ the session failed: fatal: repository not found\n  exit 128\n"
+
+
+def test_the_end_of_a_turn_has_its_figures():
+    ended = agent.TurnEnded(
+        turn_id="t", status="completed", cost=0.0123, duration_ms=65_000, first_token_ms=840,
+        tokens=agent.Tokens(input=10, cache_read=5, output=7),
+    )  # fmt: skip
+    assert written(ended) == "✓ completed  1 min 5 s · first token after 840 ms · 15 tokens in, 7 out · $0.0123\n"
+
+
+def test_an_agents_text_cannot_command_the_terminal():
+    shown = written(text(0, "a\x1b[2Jb\x07\u202ec\td\r\n"), tool("completed", output="\x1b]0;title\x07"))
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "\u202e" not in shown
+    assert "c\td\n" in shown
+
+
+def test_news_of_the_platform_is_not_part_of_the_transcript():
+    news = facts.SandboxRequested(epoch=2, reason="recovery", model="p/m", boot_deadline_ms=0)
+    assert written(news) == ""
+    assert [piece.aside for piece in pieces(news)] == [True]
+
+
+def test_an_unknown_event_is_passed_over():
+    raw = encode(new_event(agent.SessionTitled(title="x"), id="E", session_id="S", now_ms=0), source="/t").payload
+    envelope = decode_envelope(raw.replace(b"agent.session_titled", b"agent.of_the_future"))
+    later = Entry(seq=1, envelope=envelope, data=decode_data(envelope), raw=raw)
+    assert render(Transcript(), later) == (Transcript(), ())
+
+
+def test_a_sub_agents_text_is_one_line_aside_the_main_one():
+    helper = agent.MessageCreated(message_id="h", parent_session="ses_1")
+    shown = written(helper, text(0, "look", "p9", message="h"), whole("looked\naround", "p9", message="h"))
+    assert shown == "↳ looked around\n"

@@ -1,0 +1,75 @@
+"""Claims about the list of processes and who is told what. No process is started here."""
+
+import signal
+from pathlib import Path
+
+from valet_local import plan
+
+FACTS = plan.Facts(
+    python="/usr/bin/python3",
+    nats_command=("nats-server",),
+    nats_url="nats://127.0.0.1:1",
+    postgres_command=("postgres",),
+    database_url="postgresql://valet@/valet?host=/run",
+    data_dir=Path("/d"),
+    run_dir=Path("/d/run"),
+    keys_dir=Path("/d/keys"),
+    creds_dir=Path("/d/keys/creds"),
+    token_file=Path("/d/keys/token"),
+    config=Path("/d/valet.toml"),
+    host="127.0.0.1",
+    port=8700,
+    isolation=None,
+    log_level="info",
+    programs={"VALET_OPENCODE_BIN": "/o"},
+    key_variables=frozenset({"ANTHROPIC_API_KEY"}),
+)
+INHERITED = {"PATH": "/bin", "ANTHROPIC_API_KEY": "sk-secret", "VALET_API_PORT": "1", "NOTIFY_SOCKET": "/x"}
+
+
+def _by_name() -> dict[str, plan.ProcessSpec]:
+    return {spec.name: spec for spec in plan.build(FACTS, INHERITED, plan.SERVICE_MODULES)}
+
+
+def test_services_start_after_the_servers_they_use() -> None:
+    specs = _by_name()
+    assert specs["api"].after == ("nats", "postgres")
+    assert specs["portal"].after == ()
+    assert specs["nats"].after == specs["postgres"].after == ()
+
+
+def test_servers_stop_after_the_services_and_postgres_does_not_wait_for_clients() -> None:
+    specs = _by_name()
+    assert {name for name, spec in specs.items() if spec.rank == "server"} == {"nats", "postgres"}
+    assert specs["postgres"].stop_signal is signal.SIGINT
+
+
+def test_only_those_who_call_models_get_the_keys() -> None:
+    values = {name: spec.environment.get("ANTHROPIC_API_KEY") for name, spec in _by_name().items()}
+    assert values == {
+        "nats": None,
+        "postgres": None,
+        "session-ledger": "set",
+        "event-bus": "set",
+        "api": "set",
+        "sandbox-controller": "sk-secret",
+        "portal": "sk-secret",
+    }
+
+
+def test_a_key_that_is_not_set_is_not_said_to_be() -> None:
+    inherited = {**INHERITED, "ANTHROPIC_API_KEY": ""}
+    assert plan.service_environment(FACTS, inherited, "api")["ANTHROPIC_API_KEY"] == ""
+
+
+def test_variables_of_an_outer_platform_do_not_leak_in() -> None:
+    environment = _by_name()["api"].environment
+    assert environment["VALET_API_PORT"] == "8700"
+    assert "NOTIFY_SOCKET" not in environment
+
+
+def test_each_service_has_its_own_credentials_and_only_api_the_token() -> None:
+    specs = _by_name()
+    assert specs["event-bus"].environment["VALET_NATS_CREDS"] == "/d/keys/creds/event-bus.creds"
+    assert "VALET_NATS_CREDS" not in specs["portal"].environment
+    assert [name for name, spec in specs.items() if "VALET_ADMIN_TOKEN_FILE" in spec.environment] == ["api"]

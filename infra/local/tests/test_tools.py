@@ -1,0 +1,122 @@
+"""Claims about the cache of programs. The package is a small tarball; only the download is replaced."""
+
+import io
+import os
+import tarfile
+import threading
+from pathlib import Path
+
+import pytest
+from valet_local import npm, tools
+from valet_local.errors import BadDownload, FetchFailed
+from valet_local.tools import Progress
+
+PACKAGE = "opencode-test-x64"
+BINARY = b"#!/bin/sh\necho 1.18.33\n"
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Progress that nobody looks at."""
+
+
+def tarball(path: Path, name: str = "package/bin/opencode") -> Path:
+    with tarfile.open(path, "w:gz") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = len(BINARY)
+        archive.addfile(member, io.BytesIO(BINARY))
+    return path
+
+
+def fetched(package: str, version: str, directory: Path, progress: Progress) -> Path:
+    return tarball(directory / f"{package}-{version}.tgz")
+
+
+def ensure(tmp_path: Path, fetch: tools.Fetch, data: str = "data", package: str = PACKAGE) -> Path:
+    return tools.ensure_opencode(tmp_path / data, tmp_path / "cache", fetch=fetch, progress=silent, package=package)
+
+
+def test_it_is_fetched_once_and_runs(tmp_path: Path) -> None:
+    path = ensure(tmp_path, fetched)
+    assert tools.works(path) == "1.18.33"
+
+    def unreachable(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        raise AssertionError("fetched again")
+
+    assert ensure(tmp_path, unreachable) == path
+    other = ensure(tmp_path, unreachable, data="another")
+    assert os.path.samefile(other, path)
+
+
+def test_a_data_directory_needs_no_cache_once_filled(tmp_path: Path) -> None:
+    import shutil
+
+    path = ensure(tmp_path, fetched)
+    shutil.rmtree(tmp_path / "cache")
+    assert ensure(tmp_path, fetched) == path
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_half_download_never_counts(tmp_path: Path) -> None:
+    def broken(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        path = tarball(directory / "half.tgz")
+        path.write_bytes(path.read_bytes()[:40])
+        raise FetchFailed("the line went down")
+
+    with pytest.raises(FetchFailed):
+        ensure(tmp_path, broken)
+    assert list((tmp_path / "cache").iterdir()) == []
+    assert ensure(tmp_path, fetched).is_file()
+
+
+def test_a_package_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BadDownload, match="not what was published"):
+        ensure(tmp_path, fetched, package="opencode-linux-x64")
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_a_package_without_the_program_is_refused(tmp_path: Path) -> None:
+    def empty(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        return tarball(directory / "x.tgz", name="package/README.md")
+
+    with pytest.raises(BadDownload, match="holds no package/bin/opencode"):
+        ensure(tmp_path, empty)
+
+
+def test_two_at_once_both_get_a_whole_one(tmp_path: Path) -> None:
+    both_fetch = threading.Barrier(2, timeout=10)
+    found: list[Path] = []
+
+    def together(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        both_fetch.wait()
+        return fetched(package, version, directory, progress)
+
+    threads = [
+        threading.Thread(target=lambda data=data: found.append(ensure(tmp_path, together, data)))
+        for data in ("one", "two")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20)
+    assert [path.read_bytes() for path in found] == [BINARY, BINARY]
+    assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+def test_npms_own_words_are_shown_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "bin").mkdir()
+    for name in ("npm", "node"):
+        path = tmp_path / "bin" / name
+        path.write_text("#!/bin/sh\necho ENOTFOUND the registry >&2\nexit 1\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    (tmp_path / "into").mkdir()
+    with pytest.raises(FetchFailed, match="ENOTFOUND the registry"):
+        npm.fetch("opencode-linux-x64", "1.18.33", tmp_path / "into", silent)
+
+
+def test_an_old_processor_gets_the_baseline_build(tmp_path: Path) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor : 0\nflags : fpu sse2 avx\n")
+    assert not tools._has_avx2(cpuinfo)
+    cpuinfo.write_text("flags : fpu avx avx2\n")
+    assert tools._has_avx2(cpuinfo)

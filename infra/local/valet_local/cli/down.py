@@ -1,0 +1,14 @@
+"""`valet down`: stop the platform of a data directory from outside."""
+
+import typer
+
+from valet_local import launch
+from valet_local.cli.options import DataDir
+
+
+def down(data_dir: DataDir) -> None:
+    """Stop the platform that runs on this data directory."""
+    if launch.stop(data_dir):
+        typer.echo("Stopped.")
+    else:
+        typer.echo("Stopped; some of it had to be killed. Nothing that was acknowledged is lost.")

@@ -1,0 +1,152 @@
+"""Sessions, conversations and diffs as text. Pure."""
+
+from collections.abc import Iterable, Sequence
+
+from valet_protocol.codec import from_rfc3339
+from valet_protocol.events.agent import ToolUpdated
+from valet_protocol.requests import DiffView, MessageView, PartView, SessionView
+
+from valet_local.cli import render_tools
+from valet_local.cli.pieces import Piece, Span, Style, dollars, one_line, printable
+
+_STATUS: dict[str, Style] = {"busy": "strong", "ready": "good", "failed": "bad", "lost": "bad"}
+
+_PATCH_STYLES: tuple[tuple[str, Style], ...] = (
+    ("+++", "strong"),
+    ("---", "strong"),
+    ("diff ", "strong"),
+    ("@@", "hunk"),
+    ("+", "added"),
+    ("-", "removed"),
+)
+"""By how a line of a patch begins; the first that fits."""
+
+Cell = Span
+"""One field of a table."""
+
+
+def sessions(views: Iterable[SessionView], now_ms: int) -> tuple[Piece, ...]:
+    """A table, newest first as they come."""
+    head = tuple(Cell(name, "dim") for name in ("ID", "STATUS", "TITLE", "REPO", "TURNS", "COST", "AGE"))
+    rows = [
+        (
+            Cell(view.id),
+            Cell(view.status, _STATUS.get(view.status, "dim")),
+            Cell(one_line(view.title, 40) or "–"),
+            Cell(_repo_name(view.repo)),
+            Cell(str(view.turns)),
+            Cell(dollars(view.cost)),
+            Cell(age(now_ms - from_rfc3339(view.created_at))),
+        )
+        for view in views
+    ]
+    return _table((head, *rows)) if rows else ()
+
+
+def session(view: SessionView) -> tuple[Piece, ...]:
+    """What is known of a session, one line per property."""
+    tokens = view.tokens
+    rows = [
+        ("session", Cell(view.id, "strong")),
+        ("status", Cell(view.status, _STATUS.get(view.status, "text"))),
+        ("title", Cell(one_line(view.title) or "–")),
+        ("repository", Cell(one_line(view.repo or "none, an empty workspace"))),
+        ("model", Cell(view.model)),
+        ("created", Cell(view.created_at)),
+        ("turns", Cell(f"{view.turns}, {len(view.queued)} waiting")),
+        ("cost", Cell(f"{dollars(view.cost)}, {tokens.input + tokens.cache_read} tokens in, {tokens.output} out")),
+        ("last event", Cell(str(view.seq))),
+    ]
+    if view.branch:
+        rows.insert(4, ("branch", Cell(one_line(view.branch))))
+    if view.status_detail:
+        rows.insert(2, ("why", Cell(printable(view.status_detail).strip(), "bad")))
+    return _table(tuple((Cell(name, "dim"), cell) for name, cell in rows))
+
+
+def conversation(messages: Iterable[MessageView]) -> list[Piece]:
+    """The messages of a session, a blank line before each."""
+    pieces: list[Piece] = []
+    for message in messages:
+        lines: list[tuple[Span, ...]] = []
+        if message.role == "user":
+            lines += ((Span(f"> {line}", "prompt"),) for line in printable(message.text).rstrip().split("\n"))
+        else:
+            for part in message.parts:
+                lines += _part(part)
+            if message.error is not None:
+                lines.append((Span(f"✗ {one_line(message.error.message, 400)}", "bad"),))
+        if lines:
+            pieces += (_line(), *(_line(*spans) for spans in lines))
+    return pieces
+
+
+def diff(view: DiffView) -> list[Piece]:
+    """A patch in colours."""
+    pieces: list[Piece] = []
+    for line in printable(view.patch).rstrip("\n").split("\n") if view.patch else []:
+        pieces.append(_line(Span(line, _patch_style(line))))
+    if view.truncated:
+        pieces.append(_line(Span("… the rest is left out: the diff is very long", "dim")))
+    return pieces
+
+
+def _patch_style(line: str) -> Style:
+    for start, style in _PATCH_STYLES:
+        if line.startswith(start):
+            return style
+    return "text"
+
+
+def facts(rows: Iterable[tuple[str, str]]) -> tuple[Piece, ...]:
+    """Two columns: what, and its value."""
+    return _table(tuple((Cell(name, "dim"), Cell(value)) for name, value in rows))
+
+
+def age(milliseconds: int) -> str:
+    """How long ago, roughly: `40 s`, `12 min`, `3 h`, `5 d`."""
+    seconds = max(0, milliseconds // 1000)
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"
+
+
+def _repo_name(repo: str | None) -> str:
+    """The end of a URL or path: what tells repositories apart."""
+    return one_line(repo.rstrip("/").rpartition("/")[2].removesuffix(".git"), 30) if repo else "–"
+
+
+def _part(part: PartView) -> list[tuple[Span, ...]]:
+    if part.kind == "tool":
+        call = ToolUpdated(
+            message_id="",
+            part_id=part.part_id,
+            call_id=part.call_id or "",
+            tool=part.tool or "tool",
+            status=part.status if part.status in ("pending", "running", "completed", "error") else "completed",
+            input=part.input or {},
+            output=part.output,
+            title=part.title,
+            error=part.error,
+            started_ms=part.started_ms,
+            ended_ms=part.ended_ms,
+        )
+        return render_tools.lines(call)
+    style: Style = "reasoning" if part.kind == "reasoning" else "text"
+    return [(Span(line, style),) for line in printable(part.text or "").strip("\n").split("\n")] if part.text else []
+
+
+def _line(*spans: Span) -> Piece:
+    return Piece(spans=(*spans, Span("\n")))
+
+
+def _table(rows: Sequence[Sequence[Cell]]) -> tuple[Piece, ...]:
+    """Columns as wide as their widest cell; nothing is cut, so that a pipe gets everything."""
+    widths = [max(len(row[column].text) for row in rows) for column in range(len(rows[0]))]
+    pieces: list[Piece] = []
+    for row in rows:
+        spans = [Span(cell.text.ljust(width + 2), cell.style) for cell, width in zip(row, widths, strict=True)]
+        spans[-1] = Span(row[-1].text, row[-1].style)
+        pieces.append(_line(*spans))
+    return tuple(pieces)

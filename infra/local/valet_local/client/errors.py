@@ -1,0 +1,30 @@
+"""Errors of the client. A refusal by the API is `valet_protocol.errors.Refused`, with the API's own words.
+
+ClientError
+├── BadEndpoint    the address or the token that was given cannot be used
+├── NotReachable   no answer from the API for as long as the client was willing to wait
+└── BadAnswer      something answered that is not Valet's API, or not one this version understands
+"""
+
+from valet_local.errors import LocalError
+
+
+class ClientError(LocalError):
+    """Any error of this package."""
+
+
+class BadEndpoint(ClientError):
+    pass
+
+
+class NotReachable(ClientError):
+    def __init__(self, url: str, seconds: float, reason: str) -> None:
+        super().__init__(
+            f"no answer from {url} for {seconds:.0f} s ({reason}). "
+            "Is the platform running? `valet doctor` looks, `valet up` starts it"
+        )
+
+
+class BadAnswer(ClientError):
+    def __init__(self, url: str, reason: str) -> None:
+        super().__init__(f"{url} does not answer like Valet's API: {reason}. Check the URL and both versions")

@@ -1,0 +1,40 @@
+"""The log files of the supervised processes, kept from growing without end."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import BinaryIO
+
+from valet_local import limits
+
+
+def open_log(directory: Path, name: str) -> BinaryIO:
+    """The file a process writes its output to; appended, so that cutting it short is safe while it writes."""
+    descriptor = os.open(directory / f"{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    return os.fdopen(descriptor, "wb", buffering=0)
+
+
+def trim(directory: Path, cap: int = limits.LOG_CAP_BYTES) -> None:
+    """Move the content of every file over `cap` bytes to `<name>.log.1`.
+
+    The processes keep their descriptors, so the file is copied and then emptied; what is written in the
+    moment between the two is lost from the log.
+    """
+    for path in directory.glob("*.log"):
+        if path.stat().st_size > cap:
+            older = path.with_name(f"{path.name}.1")
+            shutil.copyfile(path, older)
+            older.chmod(0o600)
+            os.truncate(path, 0)
+
+
+def tail(directory: Path, name: str, lines: int = limits.LOG_TAIL_LINES) -> str:
+    """The end of a log, for a person."""
+    try:
+        with (directory / f"{name}.log").open("rb") as file:
+            file.seek(0, os.SEEK_END)
+            file.seek(max(0, file.tell() - 64 * 1024))
+            text = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

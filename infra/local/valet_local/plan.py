@@ -1,0 +1,130 @@
+"""Which processes make the platform, in which order and with which environment. Pure."""
+
+import signal
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+Readiness = Literal["notify", "probe"]
+Rank = Literal["server", "service"]
+
+SERVICE_MODULES: tuple[tuple[str, str], ...] = (
+    ("session-ledger", "valet_session_ledger"),
+    ("sandbox-controller", "valet_sandbox_controller"),
+    ("portal", "valet_sandbox_controller.portal"),
+    ("event-bus", "valet_event_bus"),
+    ("api", "valet_api"),
+)
+"""Service → the module that `python -m` runs."""
+
+_WITH_CREDENTIALS = ("session-ledger", "sandbox-controller", "event-bus", "api")
+_CALL_MODELS = ("sandbox-controller", "portal")
+"""Services that speak to model providers, and so need their keys."""
+
+_SERVER_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
+"""What NATS and PostgreSQL get of our environment; they need none of its secrets."""
+
+
+class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """One supervised process."""
+
+    name: str
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+    after: tuple[str, ...] = ()
+    """Processes that must be ready before its first start. Later it finds them again by itself."""
+    readiness: Readiness = "notify"
+    """`notify`: it sends READY=1 to $NOTIFY_SOCKET. `probe`: the supervisor is given a way to look."""
+    stop_signal: signal.Signals = signal.SIGTERM
+    rank: Rank = "service"
+    """Services stop first, the servers they use after them."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the environment of the services is made from."""
+
+    python: str
+    nats_command: tuple[str, ...]
+    nats_url: str
+    postgres_command: tuple[str, ...]
+    database_url: str
+    data_dir: Path
+    run_dir: Path
+    keys_dir: Path
+    creds_dir: Path
+    token_file: Path
+    config: Path | None
+    host: str
+    port: int
+    isolation: str | None
+    """`--isolation` of the command line, which goes before the file; None when not given."""
+    log_level: str
+    programs: Mapping[str, str]
+    """`VALET_<NAME>_BIN` variables: opencode, bwrap, rg, git."""
+    key_variables: frozenset[str]
+    """Environment variables that hold model providers' keys."""
+
+
+def build(facts: Facts, inherited: Mapping[str, str], modules: Iterable[tuple[str, str]]) -> tuple[ProcessSpec, ...]:
+    """The processes of the platform. `inherited` is our own environment, `modules` those of `SERVICE_MODULES`
+    to run.
+    """
+    plain = {name: inherited[name] for name in _SERVER_ENVIRONMENT if name in inherited} | {"LC_ALL": "C"}
+    servers = (
+        ProcessSpec(name="nats", command=facts.nats_command, environment=plain, readiness="probe", rank="server"),
+        ProcessSpec(
+            name="postgres",
+            command=facts.postgres_command,
+            environment=plain,
+            readiness="probe",
+            rank="server",
+            stop_signal=signal.SIGINT,  # fast shutdown; SIGTERM would wait for its clients
+        ),
+    )
+    services = tuple(
+        ProcessSpec(
+            name=name,
+            command=(facts.python, "-m", module),
+            environment=service_environment(facts, inherited, name),
+            after=() if name == "portal" else ("nats", "postgres"),
+        )
+        for name, module in modules
+    )
+    return servers + services
+
+
+def service_environment(facts: Facts, inherited: Mapping[str, str], service: str) -> dict[str, str]:
+    """The environment of one service."""
+    environment = {
+        name: value
+        # Others may ask whether a key is there; what it is, only those who use it need to know.
+        if name not in facts.key_variables or service in _CALL_MODELS or not value
+        else "set"
+        for name, value in inherited.items()
+        if not name.startswith("VALET_") and name != "NOTIFY_SOCKET"
+    }
+    environment |= {
+        "VALET_NATS_URL": facts.nats_url,
+        "VALET_DATABASE_URL": facts.database_url,
+        "VALET_DATA_DIR": str(facts.data_dir),
+        "VALET_RUN_DIR": str(facts.run_dir),
+        "VALET_KEYS_DIR": str(facts.keys_dir),
+        "VALET_LOG_LEVEL": facts.log_level,
+        "VALET_SHARDS": inherited.get("VALET_SHARDS", "0-15"),
+        "VALET_API_HOST": facts.host,
+        "VALET_API_PORT": str(facts.port),
+        # glibc gives every thread an arena of its own otherwise: tens of MB that are never used.
+        "MALLOC_ARENA_MAX": "2",
+        **facts.programs,
+    }
+    if service in _WITH_CREDENTIALS:
+        environment["VALET_NATS_CREDS"] = str(facts.creds_dir / f"{service}.creds")
+    if facts.config is not None:
+        environment["VALET_CONFIG"] = str(facts.config)
+    if facts.isolation is not None:
+        environment["VALET_ISOLATION"] = facts.isolation
+    if service == "api":
+        environment["VALET_ADMIN_TOKEN_FILE"] = str(facts.token_file)
+    return environment

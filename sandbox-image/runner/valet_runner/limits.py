@@ -1,0 +1,119 @@
+"""Every limit and time-out of the runner, each with its reason. Seconds unless the name says otherwise."""
+
+# -- OpenCode: the process
+
+START_TIMEOUT = 60.0
+"""From its start to healthy: measured 2.2–2.9 s alone on 2 cores; the rest is for a machine under load."""
+
+PROBE_TIMEOUT = 1.0
+"""One health probe: a request in the half second after `listen` is accepted and never answered (measured)."""
+
+PROBE_WAIT = 0.05
+"""Between two probes."""
+
+RESTART_WAIT = 0.2
+"""Before the first restart; doubled each time."""
+
+RESTART_WAIT_MAX = 5.0
+"""Longest pause between restarts."""
+
+RESTART_RESET = 30.0
+"""An OpenCode that lived this long was well: the next restart is quick again."""
+
+FIRST_STARTS = 3
+"""How often a start is tried before the boot counts as failed."""
+
+STOP_GRACE = 2.5
+"""Between SIGTERM and SIGKILL: measured 2.3 s for its orderly end."""
+
+LAST_WORDS_BYTES = 4096
+"""How much of OpenCode's output is kept to say why it ended."""
+
+# -- OpenCode: requests
+
+REQUEST_TIMEOUT = 10.0
+"""An ordinary call: all are answered in milliseconds, the first for a directory in under a second (measured)."""
+
+PROMPT_TIMEOUT = 20.0
+"""`prompt_async`: it answers when the prompt is stored; git snapshots of a large workspace may be ahead of it."""
+
+READY_TIMEOUT = 25.0
+"""How long a prompt waits for an OpenCode that is being restarted."""
+
+# -- OpenCode: its stream of events
+
+STREAM_SILENCE = 25.0
+"""Heartbeats come every 10 s (measured): after two missed ones the stream is dead."""
+
+STREAM_RETRY_WAIT = 0.1
+"""Between attempts to open the stream."""
+
+STREAM_READ_BYTES = 1 << 18
+"""One read; frames themselves have no limit (inputs and patches make hundreds of KB)."""
+
+# -- turns
+
+SETTLE_POLL = 0.05
+"""Between looks at a session that is idle but whose last message is not whole yet (measured after an abort: 10 ms)."""
+
+SETTLE_MAX = 3.0
+"""After that the turn ends with what there is."""
+
+ABORT_REPEAT = 1.0
+"""An abort that reaches OpenCode before the run has begun does nothing, so it is repeated."""
+
+ABORT_GRACE = 8.0
+"""After that OpenCode is killed and restarted; the ledger gives up on the runner after 15 s."""
+
+WATCH_EVERY = 30.0
+"""A running turn is compared with OpenCode's own state so often, should an event have been lost without a trace."""
+
+# -- what goes into events
+
+TOOL_OUTPUT_CHARS = 32_000
+"""A tool's output in an event, its end: what a person looks at; the model got it all."""
+
+TOOL_OUTPUT_RATE = 65_536
+"""Characters per second of cumulative output while a tool runs: each update repeats all before it."""
+
+TOOL_STRING_CHARS = 64_000
+"""One string in a tool's input or metadata."""
+
+TOOL_FIELD_BYTES = 256_000
+"""All of a tool's input, and all of its metadata."""
+
+PATCH_BYTES = 512_000
+"""A session's patch in an event; the workspace has the whole."""
+
+PATCH_FILES = 5_000
+"""Files listed with their counts: ~100 bytes each keeps the event far below the broker's limit."""
+
+# -- git
+
+CLONE_TIMEOUT = 1800.0
+"""A large repository over a slow line."""
+
+GIT_TIMEOUT = 30.0
+"""Any other git command."""
+
+# -- relay
+
+RELAY_CONNECT_TIMEOUT = 5.0
+"""Reaching the portal's socket and its answer to `CONNECT`: it is on the same machine, but may be restarting."""
+
+RELAY_HEAD_BYTES = 65_536
+"""Head of a request that passes the relay."""
+
+RELAY_BUFFER_BYTES = 1 << 20
+"""What waits for a slow reader before the other side is held back."""
+
+# -- platform
+
+ATTACH_TIMEOUT = 10.0
+"""One request to attach; repeated until it is answered."""
+
+FLUSH_TIMEOUT = 3.0
+"""At stop, for events not yet stored: the sandbox is ended soon after."""
+
+TREE_LOOK = 5.0
+"""How often OpenCode's descendants are noted: what it leaves behind when it is killed is found by that."""

@@ -1,0 +1,91 @@
+"""OpenCode's configuration and environment, made of the runner's spec. Pure.
+
+Keys of models are not in it: OpenCode talks to the relay inside the sandbox, which adds the portal's token, and the
+portal adds the real key. What the agent's shell can see is said in this package's README.
+"""
+
+import msgspec
+from valet_protocol.sandbox_spec import ModelSpec, ProviderSpec, RunnerSpec
+
+PLACEHOLDER_KEY = "portal"
+"""OpenCode insists on a key; the relay replaces it."""
+
+
+def config(spec: RunnerSpec, *, relay_port: int) -> bytes:
+    """`opencode.json` (bytes of JSON). Measured: without `enabled_providers` OpenCode adds one of its own; without
+    `small_model` titles are asked of a model that is not there."""
+    return msgspec.json.encode(
+        {
+            "$schema": "https://opencode.ai/config.json",
+            "model": spec.model,
+            "small_model": spec.model,
+            "enabled_providers": [provider.id for provider in spec.providers],
+            "provider": {provider.id: _provider(provider, relay_port) for provider in spec.providers},
+            "autoupdate": False,
+            "share": "disabled",
+            # the question tool is off for agents of the user's own unless allowed
+            "permission": {"question": "allow"},
+        }
+    )
+
+
+def environment(
+    spec: RunnerSpec, *, config_file: str, plugin_dir: str, password: str, relay_port: int | None
+) -> dict[str, str]:
+    """All of OpenCode's environment: nothing is inherited. Its shell commands inherit it in turn, less what the plugin
+    blanks.
+
+    Verified with strace to make no connection of its own with these (OpenCode 1.18.33).
+    """
+    environ = {
+        "PATH": spec.path,
+        "HOME": spec.home,
+        "LANG": "C.UTF-8",
+        "TERM": "dumb",
+        "USER": "agent",
+        "SHELL": "/bin/bash",
+        "OPENCODE_CONFIG": config_file,
+        "OPENCODE_CONFIG_DIR": plugin_dir,
+        "OPENCODE_SERVER_PASSWORD": password,
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        "OPENCODE_DISABLE_SHARE": "1",
+        "OPENCODE_DISABLE_EMBEDDED_WEB_UI": "1",
+        # OpenCode installs its plugin package at the first start; unreachable at once beats unreachable after 70 s
+        "npm_config_registry": "http://127.0.0.1:1",
+        "npm_config_fetch_retries": "0",
+        "GIT_TERMINAL_PROMPT": "0",
+    }
+    if relay_port is not None:
+        environ |= proxy_environment(relay_port)
+    return environ
+
+
+def proxy_environment(relay_port: int) -> dict[str, str]:
+    """The way out of the sandbox, for every program that honours the usual variables."""
+    proxy, none = f"http://127.0.0.1:{relay_port}", "127.0.0.1,localhost,::1"
+    names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
+    return dict.fromkeys(names, proxy) | {"NO_PROXY": none, "no_proxy": none}
+
+
+def _provider(provider: ProviderSpec, relay_port: int) -> dict[str, object]:
+    options: dict[str, object] = {
+        "baseURL": f"http://127.0.0.1:{relay_port}/model/{provider.id}",
+        "apiKey": PLACEHOLDER_KEY,
+    }
+    models = {model.id: _model(model) for model in provider.models}
+    if provider.builtin:
+        return {"options": options, "models": models} if models else {"options": options}
+    return {"npm": "@ai-sdk/openai-compatible", "name": provider.id, "options": options, "models": models}
+
+
+def _model(model: ModelSpec) -> dict[str, object]:
+    return {
+        "name": model.name or model.id,
+        "limit": {"context": model.context, "output": model.output},
+        "tool_call": model.tool_call,
+        "reasoning": model.reasoning,
+        "cost": {"input": model.cost_input, "output": model.cost_output},
+    }

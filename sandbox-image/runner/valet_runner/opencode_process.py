@@ -1,0 +1,218 @@
+"""Keeping one OpenCode running: start, health, restart with back-off, end of its whole tree."""
+
+import asyncio
+import os
+import re
+import secrets
+import signal
+from collections import deque
+from collections.abc import Awaitable, Callable
+from importlib import resources
+from pathlib import Path
+
+from valet_protocol.sandbox_spec import RunnerSpec
+from valet_service import logs
+
+from valet_runner import limits, opencode_config, processes
+from valet_runner.errors import OpencodeFailed, OpencodeRefused, OpencodeUnavailable
+from valet_runner.opencode_client import OpencodeClient
+
+_LISTENING = re.compile(rb"listening on (http://\S+)")
+
+_log = logs.get(__name__)
+
+
+class OpencodeProcess:
+    """OpenCode, restarted whenever it ends. `run()` is its life; `client()` gives whoever needs it the present one.
+
+    `ended` is called when a healthy one is gone, before the next is started; `healthy` when one can be used, with
+    whether it is the first.
+    """
+
+    def __init__(self, spec: RunnerSpec, *, relay_port: int | None) -> None:
+        self._spec = spec
+        self._relay_port = relay_port
+        self._client: OpencodeClient | None = None
+        self._ready = asyncio.Event()
+        self._process: asyncio.subprocess.Process | None = None
+        self._last_words: deque[bytes] = deque()
+        self._failed: OpencodeFailed | None = None
+        self.version = ""
+        self.ended: Callable[[str], Awaitable[None]] | None = None
+        self.healthy: Callable[[bool], Awaitable[None]] | None = None
+
+    async def client(self, timeout: float) -> OpencodeClient:
+        """The running OpenCode, waited for if need be.
+
+        Raises `OpencodeUnavailable` after `timeout` seconds, `OpencodeFailed` when it could never be started.
+        """
+        try:
+            await asyncio.wait_for(self._ready.wait(), timeout)
+        except TimeoutError as error:
+            raise OpencodeUnavailable(f"OpenCode is not ready within {timeout:.0f} s") from error
+        if self._failed:
+            raise self._failed
+        assert self._client
+        return self._client
+
+    def kill(self) -> None:
+        """End it at once, with everything it started; `run` starts another."""
+        if self._process and self._process.returncode is None:
+            processes.end_tree(self._process.pid)
+
+    async def run(self) -> None:
+        """Until cancelled; then it is ended in order. After a few failed first starts it gives up."""
+        wait, starts, ever = limits.RESTART_WAIT, 0, False
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                began = loop.time()
+                try:
+                    await self._start()
+                    first, ever = not ever, True
+                    if self.healthy:
+                        await self.healthy(first)
+                    await self._watch()
+                    detail = f"OpenCode ended with status {self._code()}"
+                except OpencodeUnavailable as error:
+                    detail = str(error)
+                    self.kill()
+                await self._forget()
+                _log.warning("opencode_ended", detail=detail, output=self._output())
+                if ever and self.ended:
+                    await self.ended(detail)
+                starts += 1
+                if not ever and starts >= limits.FIRST_STARTS:
+                    self._failed = OpencodeFailed(f"{detail}\n{self._output()}".strip())
+                    self._ready.set()
+                    return
+                if loop.time() - began > limits.RESTART_RESET:
+                    wait = limits.RESTART_WAIT
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, limits.RESTART_WAIT_MAX)
+        finally:
+            await self._stop()
+
+    async def _start(self) -> None:
+        home = Path(self._spec.home)
+        config_dir = home / ".config" / "valet-opencode"
+        config_file = _write_config(config_dir, opencode_config.config(self._spec, relay_port=self._relay_port or 0))
+        password = secrets.token_urlsafe(24)
+        self._last_words.clear()
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                self._spec.opencode,
+                "serve",
+                "--port",
+                "0",
+                "--hostname",
+                "127.0.0.1",
+                env=opencode_config.environment(
+                    self._spec,
+                    config_file=str(config_file),
+                    plugin_dir=str(config_dir),
+                    password=password,
+                    relay_port=self._relay_port,
+                ),
+                # not the workspace: its clone may still be running, and OpenCode would look at it half done
+                cwd=str(home),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=processes.die_with_parent,
+            )
+        except OSError as error:
+            raise OpencodeUnavailable(f"{self._spec.opencode} cannot be started: {error}") from error
+        try:
+            async with asyncio.timeout(limits.START_TIMEOUT):
+                url = await self._listening()
+                client = OpencodeClient(url, password, self._spec.workspace)
+                while not (await _healthy(client)):
+                    if self._process.returncode is not None:
+                        raise OpencodeUnavailable("OpenCode ended while it started")
+                    await asyncio.sleep(limits.PROBE_WAIT)
+        except TimeoutError as error:
+            raise OpencodeUnavailable(f"OpenCode is not healthy after {limits.START_TIMEOUT:.0f} s") from error
+        self.version = (await client.health()).version
+        self._client = client
+        self._ready.set()
+
+    async def _listening(self) -> str:
+        assert self._process
+        assert self._process.stdout
+        while line := await self._process.stdout.readline():
+            self._remember(line)
+            if found := _LISTENING.search(line):
+                return found[1].decode()
+        raise OpencodeUnavailable("OpenCode ended before it listened")
+
+    async def _watch(self) -> None:
+        """Read its output to the end: a full pipe would stop it. Its descendants are noted, to be ended with it."""
+        assert self._process
+        assert self._process.stdout
+        below: set[int] = set()
+        reader = asyncio.create_task(self._drain(self._process.stdout))
+        try:
+            waiting = asyncio.create_task(self._process.wait())
+            while not waiting.done():
+                below = set(processes.descendants([self._process.pid]))
+                await asyncio.wait([waiting], timeout=limits.TREE_LOOK)
+            processes.end_tree(self._process.pid, also=processes.orphans(os.getpid(), below))
+        finally:
+            reader.cancel()
+
+    async def _drain(self, output: asyncio.StreamReader) -> None:
+        while piece := await output.read(1 << 16):
+            self._remember(piece)
+
+    async def _forget(self) -> None:
+        client, self._client = self._client, None
+        self._ready.clear()
+        if client:
+            await client.close()
+
+    async def _stop(self) -> None:
+        process = self._process
+        if process and process.returncode is None:
+            below = processes.descendants([process.pid])
+            try:
+                os.killpg(process.pid, signal.SIGTERM)
+                await asyncio.wait_for(process.wait(), limits.STOP_GRACE)
+            except (TimeoutError, ProcessLookupError):
+                _log.info("opencode_killed", reason="it did not end in time")
+            processes.end_tree(process.pid, also=processes.orphans(os.getpid(), below))
+            await process.wait()
+        await self._forget()
+
+    def _remember(self, piece: bytes) -> None:
+        self._last_words.append(piece)
+        while sum(map(len, self._last_words)) > limits.LAST_WORDS_BYTES and len(self._last_words) > 1:
+            self._last_words.popleft()
+
+    def _output(self) -> str:
+        return b"".join(self._last_words)[-limits.LAST_WORDS_BYTES :].decode(errors="replace").strip()
+
+    def _code(self) -> int | None:
+        return self._process.returncode if self._process else None
+
+
+async def _healthy(client: OpencodeClient) -> bool:
+    try:
+        return (await client.health()).healthy
+    except (OpencodeUnavailable, OpencodeRefused, ValueError):
+        return False
+
+
+def _write_config(folder: Path, content: bytes) -> Path:
+    """The configuration, readable by its user only, and the plugin beside it."""
+    plugins = folder / "plugin"
+    plugins.mkdir(parents=True, exist_ok=True)
+    plugin = resources.files("valet_runner") / "opencode_plugin" / "shell_env.js"
+    (plugins / "shell_env.js").write_bytes(plugin.read_bytes())
+    path = folder / "opencode.json"
+    path.unlink(missing_ok=True)
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+    return path

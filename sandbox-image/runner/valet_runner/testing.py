@@ -1,0 +1,264 @@
+"""For tests of the runner: a real broker, a real runner with a real OpenCode, and stand-ins for the two others.
+
+`Ledger` stands for the session ledger (it answers `attach_runner` and appends facts when a test says so), `Portal`
+for the sandbox's portal (it lets models and the broker through, and nothing else).
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import urlsplit
+
+import msgspec
+from nats.aio.client import Client
+from valet_protocol import codec, subjects
+from valet_protocol.errors import Conflict
+from valet_protocol.events import facts
+from valet_protocol.events.envelope import Data, Event
+from valet_protocol.ids import new_id
+from valet_protocol.requests import Attached, AttachRunner
+from valet_protocol.sandbox_spec import RunnerSpec
+from valet_service import broker, durable_reader, rpc
+from valet_service.log_reader import LogReader
+
+WAIT = 60.0
+"""Seconds a test waits for anything: OpenCode starts in 3 s alone, and in far more on a machine full of tests."""
+
+D = TypeVar("D", bound=Data)
+
+
+class Broker:
+    """A nats-server that can be killed and started again on its store."""
+
+    def __init__(self, folder: Path) -> None:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port: int = probe.getsockname()[1]
+        self.url = f"nats://127.0.0.1:{self.port}"
+        self._config = folder / "nats.conf"
+        self._config.write_text(
+            f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{folder}" }}\nmax_payload: 8MB\n'
+        )
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Returns when it accepts connections."""
+        binary = Path(sys.executable).with_name("nats-server")
+        self._process = subprocess.Popen(
+            [binary, "-c", self._config], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until = time.monotonic() + WAIT
+        while True:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+            assert time.monotonic() < until, "nats-server does not answer"
+            time.sleep(0.02)
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self._process:
+            self._process.kill()
+            self._process.wait(5)
+            self._process = None
+
+
+class Portal:
+    """The portal's unix socket: `/model/<provider>/…` goes to one model server, `CONNECT nats.valet` to a broker."""
+
+    def __init__(self, path: Path, *, token: str, model_url: str, nats_port: int) -> None:
+        self.path = path
+        self._token = token
+        self._model = urlsplit(model_url)
+        self._nats_port = nats_port
+        self._server: asyncio.Server | None = None
+        self.heads: list[str] = []
+        """Heads of the requests it got."""
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_unix_server(self._accept, self.path)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server
+        self._server.close()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+            self.heads.append(head)
+            method, target, _ = head.split(" ", 2)
+            if f"uthorization: Bearer {self._token}\r\n" not in head:
+                writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+            elif method == "CONNECT" and target == "nats.valet:4222":
+                far = await asyncio.open_connection("127.0.0.1", self._nats_port)
+                writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+                await _both(reader, writer, *far)
+            elif target.startswith("/model/"):
+                far = await asyncio.open_connection(self._model.hostname, self._model.port)
+                path = self._model.path + "/" + target.split("/", 3)[3]
+                far[1].write(head.replace(target, path, 1).encode("latin-1"))
+                await _both(reader, writer, *far)
+            else:
+                writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+
+async def _both(
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    far_reader: asyncio.StreamReader,
+    far_writer: asyncio.StreamWriter,
+) -> None:
+    async def pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await source.read(1 << 16):
+                target.write(data)
+                await target.drain()
+        target.close()
+
+    await asyncio.gather(pump(reader, far_writer), pump(far_reader, writer))
+
+
+class Ledger:
+    """One session's log, and the ledger's part in it. Use with `async with`."""
+
+    def __init__(self, url: str, session_id: str) -> None:
+        self._url = url
+        self.session_id = session_id
+        self.events: list[Event] = []
+        """The log so far, in order."""
+        self.current_epoch = 1
+        """Runners of an older one are refused."""
+        self.base_commit: str | None = None
+        """What a runner is told of earlier ones."""
+        self._arrived = asyncio.Event()
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        self._nc: Client = await broker.connect(self._url, name="test ledger")
+        self._stack.push_async_callback(self._nc.close)
+        await broker.ensure_stream(self._nc)
+        await durable_reader.ensure_consumer(
+            self._nc, subjects.runner_consumer(self.session_id), [subjects.source(self.session_id, "fact")]
+        )
+        subject = subjects.sandbox_request(self.session_id, AttachRunner.method)
+        await rpc.serve(self._nc, subject, AttachRunner, self._attach, queue="ledger")
+        reader = await self._stack.enter_async_context(
+            LogReader(self._nc, [subjects.session(self.session_id)], start=1)
+        )
+        task = asyncio.create_task(self._read(reader))
+        self._stack.callback(task.cancel)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def append(self, data: Data) -> None:
+        """Append a fact; tried again while the broker is away."""
+        out = codec.encode(
+            codec.new_event(data, id=new_id(), session_id=self.session_id, now_ms=time.time_ns() // 1_000_000),
+            source="/session-ledger",
+        )
+        js = self._nc.jetstream(timeout=5)
+        await js.publish(out.subject, out.payload, headers={"Nats-Msg-Id": out.msg_id})
+
+    async def dispatch(self, content: str, *, model: str = "scripted/scripted-1") -> str:
+        """Dispatch a turn; gives its id."""
+        turn_id = new_id()
+        await self.append(
+            facts.TurnDispatched(turn_id=turn_id, prompt_id=new_id(), content=content, model=model, author="u")
+        )
+        return turn_id
+
+    async def until(self, kind: type[D], wanted: Callable[[D], bool] = lambda _: True, *, after: int = 0) -> Event:
+        """The first event of a kind that fits, waited for; `after` skips that many events of the log."""
+        async with asyncio.timeout(WAIT):
+            while True:
+                self._arrived.clear()
+                for event in self.events[after:]:
+                    if isinstance(event.data, kind) and wanted(event.data):
+                        return event
+                await self._arrived.wait()
+
+    def said(self, kind: type[D], *, turn: str | None = None) -> list[D]:
+        """The data of every event of a kind, of one turn or all."""
+        return [e.data for e in self.events if isinstance(e.data, kind) and turn in (None, e.turn)]
+
+    async def _attach(self, request: AttachRunner) -> Attached:
+        if request.epoch < self.current_epoch:
+            raise Conflict("replaced", f"epoch {self.current_epoch} has the session")
+        return Attached(seq=1, base_commit=self.base_commit)
+
+    async def _read(self, reader: LogReader) -> None:
+        while True:
+            for entry in await reader.batch(500):
+                self.events.append(codec.decode(entry.payload, entry.seq))
+            self._arrived.set()
+
+
+class Runner:
+    """`python -m valet_runner` as the sandbox controller starts it, without the sandbox."""
+
+    def __init__(self, spec: RunnerSpec, folder: Path) -> None:
+        self.spec = spec
+        self._path = folder / f"runner-{spec.epoch}.json"
+        self._log = folder / f"runner-{spec.epoch}.log"
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it."""
+        self._path.write_bytes(msgspec.json.encode(self.spec))
+        self._path.chmod(0o600)
+        environ = {"PATH": self.spec.path, "VALET_RUNNER_SPEC": str(self._path)}
+        with self._log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "valet_runner"], env=environ, stderr=log, stdout=log, start_new_session=True
+            )
+
+    def children(self) -> Iterable[tuple[int, str]]:
+        """Pid and command line of the processes it started itself."""
+        assert self.process
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                if int((entry / "stat").read_text().rpartition(")")[2].split()[1]) == self.process.pid:
+                    yield int(entry.name), (entry / "cmdline").read_text().replace("\0", " ")
+
+    def opencode(self) -> int:
+        """Pid of its OpenCode."""
+        return next(pid for pid, command in self.children() if " serve " in command)
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal and wait; gives the exit status."""
+        assert self.process
+        self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        if self.process and self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait(5)
+
+    def log(self) -> str:
+        """What it wrote."""
+        return self._log.read_text() if self._log.exists() else ""
+
+
+def search_path() -> str:
+    """A `PATH` with `rg` and `git`."""
+    return os.pathsep.join([str(Path(sys.executable).parent), "/usr/local/bin", "/usr/bin", "/bin"])

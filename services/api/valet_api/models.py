@@ -1,0 +1,90 @@
+"""Which models sessions may use, as the configuration says. Pure."""
+
+import msgspec
+from valet_protocol.errors import Unprocessable
+from valet_service.config_file import Cost, ValetConfig
+
+HOW_TO_CONFIGURE = (
+    "Name one in the request (`provider/model`), or set `default_model` in valet.toml. A provider comes from its "
+    "[providers.<id>] table there, or from ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY in the environment of "
+    "`valet up`."
+)
+
+
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    """A model a session can be given."""
+
+    id: str
+    """`provider/model`, as requests name it."""
+    provider: str
+    name: str
+    context: int
+    """Tokens."""
+    output: int
+    """Tokens."""
+    reasoning: bool
+    tools: bool
+    images: bool
+    cost: Cost | None
+    """US dollars per million tokens."""
+
+
+class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
+    """A provider of models."""
+
+    id: str
+    any_model: bool
+    """Whether every model of it is taken; otherwise only the listed ones."""
+
+
+class ModelList(msgspec.Struct, frozen=True, kw_only=True):
+    """What there is."""
+
+    items: list[ModelView]
+    providers: list[ProviderView]
+    default: str | None
+    """What a session uses that names none."""
+
+
+def listed(config: ValetConfig) -> ModelList:
+    """Every model the configuration names."""
+    return ModelList(
+        items=[
+            ModelView(
+                id=f"{provider.id}/{model_id}",
+                provider=provider.id,
+                name=model.name or model_id,
+                context=model.context,
+                output=model.output,
+                reasoning=model.reasoning,
+                tools=model.tools,
+                images=model.images,
+                cost=model.cost,
+            )
+            for provider in config.providers
+            for model_id, model in provider.models
+        ],
+        providers=[ProviderView(id=provider.id, any_model=not provider.models) for provider in config.providers],
+        default=config.default_model,
+    )
+
+
+def checked_model(models: ModelList, model: str) -> str:
+    """The model, if it is known. Raises `Unprocessable` (`unknown_model`) listing those that are."""
+    provider, slash, name = model.partition("/")
+    if slash and name and any(item.id == model for item in models.items):
+        return model
+    if slash and name and any(item.id == provider and item.any_model for item in models.providers):
+        return model
+    known = [item.id for item in models.items] + [f"{item.id}/*" for item in models.providers if item.any_model]
+    choice = f"Known: {', '.join(known)}." if known else f"No model is configured. {HOW_TO_CONFIGURE}"
+    raise Unprocessable("unknown_model", f"There is no model {model[:100]!r}. {choice}")
+
+
+def chosen_model(models: ModelList, model: str | None) -> str:
+    """The model a new session gets. Raises `Unprocessable` (`unknown_model`, `no_model`)."""
+    if model is not None:
+        return checked_model(models, model)
+    if models.default is None:
+        raise Unprocessable("no_model", f"There is no default model. {HOW_TO_CONFIGURE}")
+    return models.default

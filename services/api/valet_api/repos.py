@@ -1,0 +1,105 @@
+"""Which repositories and branches a session may start from. Pure but for the question whether a directory is there."""
+
+import re
+from collections.abc import Callable
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from valet_protocol.errors import Unprocessable
+
+from valet_api import limits
+
+_SCHEMES = ("http", "https", "ssh", "git", "file")
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_SCP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*@[A-Za-z0-9][A-Za-z0-9.-]*:(?![/-]*//)[^-].*")
+_HOST = re.compile(r"[A-Za-z0-9\[][A-Za-z0-9.:\]-]*")
+_CONTROL = re.compile(r"[\x00-\x20\x7f]")
+
+WHAT_TO_GIVE = (
+    "Give an http, https, ssh or git URL (https://host/owner/repo.git), git@host:path, or the absolute path of a "
+    "directory on the platform's machine."
+)
+
+
+def checked_repo(repo: str, is_directory: Callable[[str], bool]) -> str:
+    """The repository, if it can be one. Raises `Unprocessable` saying what to give instead.
+
+    What reaches git's command line is never an option, nor a transport that runs a command (`ext::`).
+    """
+    if len(repo) > limits.REPO_CHARACTERS:
+        raise _bad(f"The repository's address is longer than {limits.REPO_CHARACTERS} characters.")
+    if repo.startswith("/"):
+        return _checked_path(repo, repo, is_directory)
+    if _CONTROL.search(repo):
+        raise _bad(f"{repo!r} has blanks or control characters in it.")
+    if _URL.match(repo):
+        return _checked_url(repo, is_directory)
+    if _SCP.fullmatch(repo):
+        return repo
+    if not repo:
+        raise _bad("The repository is empty; leave it out for an empty workspace.")
+    if repo.startswith((".", "~")) or ":" not in repo:
+        raise _bad(f"{repo!r} is a relative path, and the platform does not know relative to what.")
+    raise _bad(f"{repo!r} is not the address of a repository.")
+
+
+def _checked_url(repo: str, is_directory: Callable[[str], bool]) -> str:
+    try:
+        parts = urlsplit(repo)
+        _ = parts.port
+    except ValueError as error:
+        raise _bad(f"{repo!r} is not a URL: {error}.") from error
+    if parts.scheme not in _SCHEMES:
+        raise _bad(f"{parts.scheme}:// is not a way to fetch a repository here.")
+    if parts.scheme == "file":
+        return _checked_path(repo, unquote(parts.path), is_directory)
+    if not parts.hostname or not _HOST.fullmatch(parts.netloc.rpartition("@")[2]) or parts.path in ("", "/"):
+        raise _bad(f"{repo!r} lacks a host or a path.")
+    _check_user(repo, parts)
+    return repo
+
+
+def _check_user(repo: str, parts: SplitResult) -> None:
+    if parts.password is not None or (parts.username and parts.scheme in ("http", "https")):
+        raise Unprocessable(
+            "credentials_in_repo",
+            "The repository's address has credentials in it. It would be kept in the session's log for everybody who "
+            "may read it; give the address without them.",
+        )
+    if parts.username and parts.username.startswith("-"):
+        raise _bad(f"{repo!r} has a user name that would be taken for an option.")
+
+
+def _checked_path(repo: str, path: str, is_directory: Callable[[str], bool]) -> str:
+    if "\0" in path or not path.startswith("/"):
+        raise _bad(f"{repo!r} is not an absolute path.")
+    if not is_directory(path):
+        raise Unprocessable(
+            "repo_not_found",
+            f"There is no directory {path} on the platform's machine. Check the path; a repository elsewhere needs a URL.",
+        )
+    return repo
+
+
+_REFUSED_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")
+
+
+def checked_branch(branch: str) -> str:
+    """The branch, if git would take the name (git-check-ref-format). Raises `Unprocessable`."""
+    parts = branch.split("/")
+    if (
+        not branch
+        or len(branch) > limits.BRANCH_CHARACTERS
+        or branch == "@"
+        or branch.startswith(("-", "/"))
+        or branch.endswith(("/", "."))
+        or _REFUSED_IN_REF.search(branch)
+        or any(part.startswith(".") or part.endswith(".lock") for part in parts)
+    ):
+        raise Unprocessable(
+            "bad_branch", f"git does not allow {branch[:80]!r} as the name of a branch; give an existing branch or tag."
+        )
+    return branch
+
+
+def _bad(reason: str) -> Unprocessable:
+    return Unprocessable("bad_repo", f"{reason} {WHAT_TO_GIVE}")

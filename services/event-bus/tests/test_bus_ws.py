@@ -1,0 +1,195 @@
+"""Claims about many sessions over one WebSocket. The client is the `websockets` library; the ledger is a fake."""
+
+import asyncio
+import base64
+import os
+
+import msgspec
+import pytest
+from nats.aio.client import Client
+from valet_event_bus.testing import Bus, handed_over, some_event, stored
+from valet_protocol import subjects
+from valet_protocol.errors import NotFound
+from valet_protocol.events.agent import Tokens
+from valet_protocol.ids import new_id
+from valet_protocol.requests import GetSession, HandOver, SessionView
+from valet_service import rpc
+from valet_service.outbox import Outbox
+from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN, Protocol, Side
+
+
+class Socket:
+    """A WebSocket client on a connection that was handed over."""
+
+    def __init__(self, bus: Bus, user: str = "U") -> None:
+        key = base64.b64encode(os.urandom(16)).decode()
+        self.sock = handed_over(bus.entrance, HandOver(kind="ws", user=user, ws_key=key))
+        self._grammar = Protocol(Side.CLIENT, state=OPEN)
+        self._messages: list[dict] = []
+        self._head: bytes | None = None
+        self.pings = 0
+
+    async def send(self, message: object) -> None:
+        await self.text(msgspec.json.encode(message))
+
+    async def text(self, data: bytes) -> None:
+        self._grammar.send_text(data)
+        await self._flush()
+
+    async def _flush(self) -> None:
+        for data in self._grammar.data_to_send():
+            await asyncio.get_running_loop().sock_sendall(self.sock, data)
+
+    async def receive(self) -> dict:
+        """The next message."""
+        async with asyncio.timeout(10):
+            while not self._messages:
+                data = await asyncio.get_running_loop().sock_recv(self.sock, 1 << 16)
+                assert data, "the connection ended"
+                if self._head is None:
+                    self._head, _, data = data.partition(b"\r\n\r\n")
+                    assert self._head.startswith(b"HTTP/1.1 101 ")
+                self._grammar.receive_data(data)
+                for frame in self._grammar.events_received():
+                    if isinstance(frame, Frame) and frame.opcode is Opcode.TEXT:
+                        self._messages.append(msgspec.json.decode(frame.data))
+                await self._flush()
+        return self._messages.pop(0)
+
+    async def events(self, count: int) -> tuple[dict[str, list[int]], list[str]]:
+        """Sequences by session until so many have come; and the sessions whose mark came, in that order."""
+        seqs: dict[str, list[int]] = {}
+        synced: list[str] = []
+        while sum(map(len, seqs.values())) < count:
+            message = await self.receive()
+            if message["type"] == "events":
+                seqs.setdefault(message["session_id"], []).extend(event["seq"] for event in message["events"])
+            else:
+                assert message["type"] == "synced"
+                synced.append(message["session_id"])
+        return seqs, synced
+
+
+@pytest.fixture
+async def ledger(nc: Client) -> list[str]:
+    """Says of every session that it belongs to U, and notes what it was asked."""
+    asked: list[str] = []
+
+    async def get_session(request: GetSession) -> SessionView:
+        asked.append(request.session_id)
+        if request.user != "U":
+            raise NotFound("session_not_found", "There is no such session.")
+        return SessionView(
+            id=request.session_id,
+            status="ready",
+            status_detail="",
+            owner="U",
+            title="",
+            repo=None,
+            branch=None,
+            model="a/b",
+            created_at="",
+            updated_at="",
+            epoch=1,
+            cost=0,
+            tokens=Tokens(),
+            turns=0,
+            seq=1,
+        )
+
+    await rpc.serve(nc, "rpc.ledger.*.get_session", GetSession, get_session, queue="ledger")
+    await nc.flush()
+    return asked
+
+
+async def test_many_sessions_over_one_socket_each_with_history_mark_and_live(
+    bus: Bus, outbox: Outbox, ledger: list[str]
+) -> None:
+    first, second = new_id(), new_id()
+    a = await stored(outbox, [some_event(first, n) for n in range(30)])
+    b = await stored(outbox, [some_event(second, n) for n in range(30)])
+    client = Socket(bus)
+    await client.send({"type": "subscribe", "session_id": first, "after": a[9]})
+    await client.send({"type": "subscribe", "session_id": second, "after": 0})
+    seqs, _ = await client.events(50)
+    assert seqs == {first: a[10:], second: b}
+    a += await stored(outbox, [some_event(first, n) for n in range(5)])
+    b += await stored(outbox, [some_event(second, n) for n in range(5)])
+    seqs, _ = await client.events(10)
+    assert seqs == {first: a[-5:], second: b[-5:]}
+    assert sorted(ledger) == sorted([first, second])
+    client.sock.close()
+
+
+async def test_large_histories_come_in_messages_a_client_takes(bus: Bus, outbox: Outbox, ledger: list[str]) -> None:
+    session = new_id()
+    stored_seqs = await stored(outbox, [some_event(session, n, 20_000) for n in range(200)])
+    client = Socket(bus)  # its library refuses messages above 1 MiB
+    await client.send({"type": "subscribe", "session_id": session, "after": 0})
+    seqs, _ = await client.events(200)
+    assert seqs == {session: stored_seqs}
+    client.sock.close()
+
+
+async def test_a_session_of_somebody_else_is_an_error_frame_and_the_socket_stays(
+    bus: Bus, outbox: Outbox, ledger: list[str]
+) -> None:
+    client = Socket(bus, user="somebody-else")
+    session = new_id()
+    await client.send({"type": "subscribe", "session_id": session, "after": 0})
+    message = await client.receive()
+    assert (message["type"], message["session_id"]) == ("error", session)
+    assert (message["problem"]["status"], message["problem"]["code"]) == (404, "session_not_found")
+    await client.send({"type": "ping"})
+    assert await client.receive() == {"type": "pong"}
+    client.sock.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        (b"nonsense", "malformed_message"),
+        (b'{"type":"fly"}', "malformed_message"),
+        (b'{"type":"subscribe"}', "malformed_message"),
+        (b'{"type":"subscribe","session_id":"S","after":-1}', "bad_cursor"),
+        (b'{"type":"subscribe","session_id":"S","after":"x"}', "bad_cursor"),
+        (b'{"type":"subscribe","session_id":"not an id"}', "session_not_found"),
+        (b'{"type":"subscribe","session_id":"01ARZ3NDEKTSV4RRFFQ69G5FAV","after":99999999}', "bad_cursor"),
+    ],
+)
+async def test_a_bad_message_is_answered_with_a_problem(bus: Bus, ledger: list[str], text: bytes, code: str) -> None:
+    client = Socket(bus)
+    await client.text(text)
+    message = await client.receive()
+    assert message["type"] == "error"
+    assert message["problem"]["code"] == code
+    client.sock.close()
+
+
+async def test_after_unsubscribe_nothing_more_comes(bus: Bus, outbox: Outbox, ledger: list[str]) -> None:
+    quiet, loud = new_id(), new_id()
+    client = Socket(bus)
+    for session in (quiet, loud):
+        await client.send({"type": "subscribe", "session_id": session, "after": 0})
+        assert (await client.receive())["type"] == "synced"
+    await client.send({"type": "unsubscribe", "session_id": quiet})
+    await client.send({"type": "ping"})
+    assert await client.receive() == {"type": "pong"}
+    await stored(outbox, [some_event(quiet, 1), some_event(loud, 1)])
+    assert (await client.receive())["session_id"] == loud
+    client.sock.close()
+
+
+async def test_stopping_says_goodbye_with_service_restart(bus: Bus, ledger: list[str]) -> None:
+    client = Socket(bus)
+    await client.send({"type": "ping"})
+    await client.receive()
+    assert bus.end() < 2.0
+    data = await asyncio.get_running_loop().sock_recv(client.sock, 100)
+    assert data == b"\x88\x02" + (1012).to_bytes(2, "big")
+    client.sock.close()
+
+
+def test_the_subject_of_get_session_is_the_one_the_fake_serves() -> None:
+    assert subjects.ledger_command(new_id(), GetSession.method).endswith(".get_session")

@@ -1,0 +1,34 @@
+"""May this user watch this session? The ledger knows; its yes is believed for a while."""
+
+import time
+from collections.abc import Callable
+
+from nats.aio.client import Client
+from valet_protocol import subjects
+from valet_protocol.errors import NotFound
+from valet_protocol.ids import is_ulid
+from valet_protocol.requests import GetSession, SessionView
+from valet_service import rpc
+
+from valet_event_bus import limits
+
+
+class Access:
+    """Asks the ledger as that user. `clock` is monotonic seconds."""
+
+    def __init__(self, nc: Client, clock: Callable[[], float] = time.monotonic) -> None:
+        self._nc = nc
+        self._clock = clock
+        self._granted: dict[tuple[str, str], float] = {}
+
+    async def check(self, user: str, session_id: str) -> None:
+        """Raises `NotFound` for a session that is not there or not theirs, `Unavailable` while nobody can say."""
+        now = self._clock()
+        if self._granted.get((user, session_id), 0.0) > now:
+            return
+        if not is_ulid(session_id):
+            raise NotFound("session_not_found", f"There is no session {session_id[:40]!r}.")
+        request = GetSession(session_id=session_id, user=user)
+        await rpc.call(self._nc, subjects.ledger_command(session_id, request.method), request, SessionView)
+        self._granted = {key: until for key, until in self._granted.items() if until > now}
+        self._granted[user, session_id] = now + limits.ACCESS_FRESH

@@ -1,0 +1,106 @@
+"""The event bus, wired: log → hub → clients that api hands over."""
+
+import asyncio
+import contextlib
+import socket
+
+from nats.aio.client import Client as Broker
+from valet_protocol.requests import HandOver
+from valet_service import broker, lifecycle, logs
+from valet_service.settings import Settings
+
+from valet_event_bus import limits, stream
+from valet_event_bus.access import Access
+from valet_event_bus.client import Client, tune
+from valet_event_bus.config import socket_path
+from valet_event_bus.hand_over import Entrance
+from valet_event_bus.hub import Hub
+from valet_event_bus.sse import SseClient
+from valet_event_bus.ws import WsClient
+
+_log = logs.get(__name__)
+
+
+class Clients:
+    """Every connected client."""
+
+    def __init__(self, nc: Broker, hub: Hub) -> None:
+        self._nc = nc
+        self._hub = hub
+        self._access = Access(nc)
+        self._all: dict[Client, None] = {}
+        self._starting: set[asyncio.Task[None]] = set()
+        self._empty = asyncio.Event()
+
+    def take(self, message: HandOver, connection: socket.socket) -> None:
+        """Begin to serve a connection that was handed over."""
+        task = asyncio.create_task(self._start(message, connection))
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _start(self, message: HandOver, connection: socket.socket) -> None:
+        try:
+            tune(connection)
+            client = self._client(message)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: client, connection)
+            self._all[client] = None
+        except OSError as error:  # it went away on the way here
+            _log.debug("connection_gone", error=str(error))
+            connection.close()
+
+    def _client(self, message: HandOver) -> Client:
+        if message.kind == "sse":
+            session_id = message.session_id or ""
+            return SseClient(self._nc, self._hub, message.user, session_id, message.after, self._closed)
+        return WsClient(self._nc, self._hub, self._access, message.user, message.ws_key or "", self._closed)
+
+    def _closed(self, client: Client) -> None:
+        self._all.pop(client, None)
+        if not self._all:
+            self._empty.set()
+
+    async def keep_alive(self, kind: type[Client], every: float) -> None:
+        """Until cancelled: let idle connections of a kind show that they live."""
+        while True:
+            await asyncio.sleep(every)
+            for client in list(self._all):
+                if isinstance(client, kind):
+                    client.keep_alive()
+
+    async def close(self) -> None:
+        """End every connection; clients resume from their cursors elsewhere or later."""
+        for client in list(self._all):
+            client.bid_farewell()
+        if self._all:
+            self._empty.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._empty.wait(), limits.CLOSE_GRACE)
+        for client in list(self._all):
+            client.abort()
+
+
+async def main(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set."""
+    nc = await broker.connect_service(settings, "event-bus")
+    await broker.ensure_stream(nc)
+    hub = Hub(nc, await stream.last_seq(nc))
+    clients = Clients(nc, hub)
+    tasks = [
+        asyncio.create_task(hub.run()),
+        asyncio.create_task(clients.keep_alive(SseClient, limits.KEEP_ALIVE)),
+        asyncio.create_task(clients.keep_alive(WsClient, limits.PING)),
+    ]
+    stopped = asyncio.create_task(stop.wait())
+    await hub.reading.wait()
+    async with Entrance(socket_path(settings), clients.take):
+        lifecycle.ready()
+        _log.info("ready", socket=str(socket_path(settings)))
+        done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    await clients.close()
+    for task in (stopped, *tasks):
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await nc.close()
+    for task in done:
+        if task is not stopped:
+            task.result()  # a part that ended by itself has failed: say so, and be started again

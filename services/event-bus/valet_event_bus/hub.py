@@ -1,0 +1,144 @@
+"""One reader of the whole log, and for every session that is watched the clients that watch it.
+
+There is no tick: what is in the log is written at once. While a write to many clients takes its time further
+events gather in the reader and go out joined in the next one, so the work per event falls as the load rises.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from nats.aio.client import Client
+from valet_protocol.errors import BadEvent
+from valet_service import logs
+from valet_service.log_reader import Entry, LogReader
+
+from valet_event_bus import limits
+from valet_event_bus.frames import Batch, Line, line, split
+
+_log = logs.get(__name__)
+
+
+class Watcher(Protocol):
+    """A client's view of one session."""
+
+    def send(self, batch: Batch) -> None:
+        """Take events, without waiting; who is too slow cuts itself off."""
+        ...
+
+
+class Channel:
+    """A watched session: its live watchers and its last events."""
+
+    __slots__ = ("_bytes", "_live", "floor", "holders", "recent", "session_id")
+
+    def __init__(self, session_id: str, floor: int) -> None:
+        self.session_id = session_id
+        self.floor = floor
+        """Every event of the session above this sequence that the hub has read is in `recent`."""
+        self.recent: deque[Line] = deque()
+        self.holders = 0
+        """Watchers that follow or are about to."""
+        self._bytes = 0
+        self._live: dict[Watcher, None] = {}
+
+    def add(self, watcher: Watcher) -> None:
+        """From here on the watcher gets every event of the session."""
+        self._live[watcher] = None
+
+    def remove(self, watcher: Watcher) -> None:
+        self._live.pop(watcher, None)
+
+    def publish(self, lines: Sequence[Line]) -> int:
+        """Give events to all live watchers; returns how many there are."""
+        watchers = tuple(self._live)
+        if watchers:
+            for part in split(lines, limits.FLUSH_BYTES):
+                batch = Batch(self.session_id, part)
+                for watcher in watchers:
+                    watcher.send(batch)
+        recent = self.recent
+        recent.extend(lines)
+        self._bytes += sum(len(one.payload) for one in lines)
+        while len(recent) > limits.RECENT_EVENTS or self._bytes > limits.RECENT_BYTES:
+            oldest = recent.popleft()
+            self._bytes -= len(oldest.payload)
+            self.floor = oldest.seq
+        return len(watchers)
+
+    def since(self, cursor: int) -> list[Line]:
+        """What is known above a cursor that is not below `floor`."""
+        return [one for one in self.recent if one.seq > cursor]
+
+
+class Hub:
+    """Reads the log from its present end on and passes it to the channels. Run `run()` as a task."""
+
+    def __init__(self, nc: Client, position: int) -> None:
+        self._nc = nc
+        self._channels: dict[str, Channel] = {}
+        self._waiting: dict[asyncio.Future[None], int] = {}
+        self.reading = asyncio.Event()
+        """Set once the log is being read."""
+        self.position = position
+        """Sequence up to which the log has been read."""
+
+    def join(self, session_id: str) -> Channel:
+        """The session's channel, kept until everybody who joined has left."""
+        channel = self._channels.get(session_id)
+        if channel is None:
+            channel = self._channels[session_id] = Channel(session_id, self.position)
+        channel.holders += 1
+        return channel
+
+    def leave(self, channel: Channel) -> None:
+        channel.holders -= 1
+        if not channel.holders:
+            del self._channels[channel.session_id]
+
+    async def reach(self, seq: int) -> None:
+        """Wait, for a moment, until the hub has read up to a sequence.
+
+        It may not get there: the last event of the log may have been purged before the hub read it.
+        """
+        if seq <= self.position:
+            return
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting[waiter] = seq
+        try:
+            await asyncio.wait_for(waiter, limits.REACH)
+        except TimeoutError:
+            _log.info("hub_is_behind", wanted=seq, position=self.position)
+        finally:
+            self._waiting.pop(waiter, None)
+
+    async def run(self) -> None:
+        """Until cancelled. A restart of the broker is the reader's business: it goes on where it was."""
+        async with LogReader(self._nc, ["session.>"], start=self.position + 1) as reader:
+            self.reading.set()
+            while True:
+                self.pass_on(await reader.batch(limits.READ_EVENTS))
+                await asyncio.sleep(0)  # the loop writes, reads what came meanwhile, and serves new clients
+
+    def pass_on(self, entries: Sequence[Entry]) -> None:
+        """Sort entries by session and publish them. Nothing here waits, so a joining client sees all or nothing."""
+        channels = self._channels
+        touched: dict[str, list[Line]] = {}
+        if channels:
+            for entry in entries:
+                tokens = entry.subject.split(".", 3)
+                session_id = tokens[2] if len(tokens) > 2 else ""
+                if session_id in channels:
+                    try:
+                        one = line(entry.seq, entry.subject, entry.payload)
+                    except BadEvent as error:
+                        _log.warning("not_an_event", seq=entry.seq, subject=entry.subject, error=str(error))
+                        continue
+                    touched.setdefault(session_id, []).append(one)
+        self.position = entries[-1].seq
+        for session_id, lines in touched.items():
+            channels[session_id].publish(lines)
+        for waiter, cursor in list(self._waiting.items()):
+            if cursor <= self.position and not waiter.done():
+                waiter.set_result(None)

@@ -1,0 +1,68 @@
+"""What the sandbox controller and the portal are told: the common settings, `valet.toml`, where programs are."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+from valet_service import config_file
+from valet_service.config_file import ConfigError, Isolation, ValetConfig
+from valet_service.credentials import Key, key_from_seed
+from valet_service.errors import BadSettings
+from valet_service.settings import Settings
+
+from valet_sandbox_controller.providers.host import Programs
+
+
+class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the service needs beside the common settings."""
+
+    valet: ValetConfig
+    """The file in force, with the providers whose environment variable is set."""
+    isolation: Isolation
+    """`--isolation` (VALET_ISOLATION) goes before the file."""
+    programs: Programs
+    account: Key | None
+    """Signs runner credentials; none for a broker without authentication (tests)."""
+    secret: bytes
+    """HMAC key of portal tokens."""
+
+
+def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> ControllerConfig:
+    """Read the files the settings name. Raises `BadSettings`."""
+    valet = load_valet(settings.config, environ)
+    isolation = environ.get("VALET_ISOLATION") or valet.sandbox.isolation
+    if isolation not in ("bwrap", "none"):
+        raise BadSettings(f"VALET_ISOLATION={isolation!r}: write bwrap or none")
+    seed = settings.keys_dir / "account.seed"
+    if settings.nats_creds is not None and not seed.exists():
+        raise BadSettings(f"{seed} is missing: it signs the runners' credentials; `valet up` makes it")
+    return ControllerConfig(
+        valet=valet,
+        isolation=isolation,
+        programs=Programs(
+            opencode=environ.get("VALET_OPENCODE_BIN") or None,
+            rg=environ.get("VALET_RG_BIN") or None,
+            bwrap=environ.get("VALET_BWRAP_BIN") or None,
+        ),
+        account=key_from_seed(seed.read_text()) if settings.nats_creds is not None else None,
+        secret=read_secret(settings),
+    )
+
+
+def load_valet(path: Path | None, environ: Mapping[str, str]) -> ValetConfig:
+    """`valet.toml` and the environment's providers. Raises `BadSettings` with the line of what is wrong."""
+    try:
+        config = config_file.parse(path.read_text(), str(path)) if path and path.exists() else ValetConfig()
+    except (ConfigError, OSError) as error:
+        raise BadSettings(str(error)) from error
+    return config_file.with_environment(config, environ)
+
+
+def read_secret(settings: Settings) -> bytes:
+    """The installation's HMAC key. Raises `BadSettings`."""
+    path = settings.keys_dir / "secret"
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadSettings(f"{path} cannot be read: {error.strerror}; `valet up` makes it") from error

@@ -1,0 +1,78 @@
+"""Every limit and time-out of the sandbox controller and its portal, each with its reason; seconds if not said."""
+
+TERM_GRACE = 3.0
+"""A runner told to end flushes its events in that time; the platform's orderly stop allows five seconds in all."""
+
+KILL_WAIT = 2.0
+"""The kernel takes a killed process-id namespace apart; measured in milliseconds, longer only under memory pressure."""
+
+START_TIMEOUT = 10.0
+"""bwrap sets up its mounts in 6–30 ms (measured); ten seconds means the machine is in trouble."""
+
+START_POLL = 0.001
+"""bwrap has no signal for "the mounts are made", so its progress is looked at; it takes a few milliseconds."""
+
+PROBE_TIMEOUT = 5.0
+"""`bwrap … true` when the service starts."""
+
+EXIT_CODE_WAIT = 1.0
+"""bwrap's monitor writes the exit code just after the sandbox has ended."""
+
+FINISH_STARTS = 0.5
+"""At an orderly stop, for sandboxes that are just being made: that takes some ten milliseconds."""
+
+HIBERNATE_FLUSH = 0.8
+"""Last announcements at an orderly stop; the broker is near, and the supervisor's patience is five seconds."""
+
+RETRY_AFTER = 1.0
+"""Before a request that could not be served (broker or database away) is delivered again."""
+
+LOG_BYTES = 8 << 20
+"""A sandbox's log: some days of a runner's messages, and hundreds of sandboxes do not fill a disk."""
+
+LOG_CHECK = 60.0
+"""How often the size of the logs is looked at."""
+
+LOG_TAIL_BYTES = 2000
+"""How much of a failing bwrap's words goes into the event."""
+
+FREE_DISK_BYTES = 64 << 20
+"""Below this no sandbox is started: a clone would fail half-way with worse words."""
+
+TOKEN_TTL = 30 * 24 * 3600
+"""A runner's credentials and portal token: longer than any sandbox lives, short enough that a stolen one dies."""
+
+OPEN_FILES = 65_536
+"""Open files of a sandbox: build tools and file watchers need thousands; the hard limit of the machine stays above."""
+
+TMP_BYTES = 4 << 30
+"""Size of a sandbox's /tmp, which is memory; counted by the memory limit as well where there is one."""
+
+# -- portal ------------------------------------------------------------------------------------------------
+
+HEAD_BYTES = 64 << 10
+"""Largest head of a request: a token and a few headers take two kilobytes."""
+
+HEAD_TIMEOUT = 30.0
+"""A connection on which no request arrives; runners open theirs when they have something to say."""
+
+DIAL_TIMEOUT = 15.0
+"""Name look-up and TCP connect to the outside, per address; longer than three lost SYNs."""
+
+SPLICE_HIGH_WATER = 256 << 10
+"""Bytes waiting for a slow reader before its peer is paused (per direction)."""
+
+MODEL_CONNECT_TIMEOUT = 15.0
+"""Reaching a model provider; the agent tries again by itself."""
+
+MODEL_IDLE_TIMEOUT = 900.0
+"""Silence of a model provider: a reasoning model may think for many minutes before its first word."""
+
+MODEL_POOL = 64
+"""Connections to model providers at once, over all sandboxes."""
+
+MODEL_KEEP_ALIVE = 60.0
+"""An idle connection to a provider: covers the pauses between the steps of a turn and saves a TLS handshake in each."""
+
+MODEL_BODY_CHUNKS = 32
+"""Chunks of a request's body waiting for the provider before the sandbox is held back (64 KiB each at most)."""

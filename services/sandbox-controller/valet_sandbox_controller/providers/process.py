@@ -1,0 +1,133 @@
+"""The last resort: a sandbox is a plain process group with the rights of the platform itself.
+
+Only where a person asked for `isolation = "none"`: on a machine that is a sandbox already.
+"""
+
+import asyncio
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from valet_sandbox_controller import limits
+from valet_sandbox_controller.errors import ProviderFailed
+from valet_sandbox_controller.provider import Capability, Ended, Places, SandboxRef, SandboxSpec
+from valet_sandbox_controller.providers import host, processes
+from valet_sandbox_controller.providers.local import LocalSandboxes
+from valet_sandbox_controller.providers.storage import Storage, first_process
+
+_KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TERM")
+"""What an unisolated runner gets of our environment: no keys, no credentials' paths."""
+
+_SHIM = 'echo "{\\"child-pid\\": $$}" >"$0" && exec "$@"'
+"""Writes its process id down before anything else, so that a crash of the controller leaves nothing unknown."""
+
+
+class ProcessProvider(LocalSandboxes):
+    """Sandboxes that are process groups; `command` is what runs in them."""
+
+    name = "process"
+    isolation = "none"
+    capabilities = Capability.KEEPS_WORKSPACE | Capability.SURVIVES_CONTROLLER | Capability.HOST_REPOSITORY
+
+    def __init__(
+        self, *, storage: Storage, run_dir: Path, data_dir: Path, programs: host.Programs, command: tuple[str, ...]
+    ) -> None:
+        super().__init__(storage)
+        self._run_dir = run_dir
+        self._data_dir = data_dir
+        self._programs = programs
+        self._command = command
+
+    async def check(self) -> None:
+        return None
+
+    def places(self, session_id: str) -> Places:
+        files = self.storage.of(session_id)
+        directories = [os.environ.get("PATH", os.defpath)]
+        rg = host.find_rg(self._programs)
+        if rg is not None:
+            directories.append(os.path.dirname(rg))
+        return Places(
+            spec=str(files.spec),
+            portal_socket=str(self._run_dir / "portal" / "portal.sock"),
+            workspace=str(files.workspace),
+            home=str(files.home),
+            source="",
+            opencode=host.find_opencode(self._programs, self._data_dir),
+            path=":".join(directories),
+        )
+
+    async def create(self, spec: SandboxSpec) -> SandboxRef:
+        try:
+            files = self.storage.prepare(spec.session_id, spec.runner_spec)
+            log = self.storage.open_log(spec.session_id)
+            try:
+                process = await asyncio.create_subprocess_exec(
+                    "/bin/sh",
+                    "-c",
+                    _SHIM,
+                    str(files.status),
+                    *self._command,
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    cwd=files.workspace,
+                    env={name: os.environ[name] for name in _KEPT if name in os.environ}
+                    | {"HOME": str(files.home), "VALET_RUNNER_SPEC": str(files.spec)},
+                    start_new_session=True,
+                )
+            finally:
+                os.close(log)
+        except OSError as error:
+            raise ProviderFailed(f"The runner could not be started: {error.strerror or error}.") from error
+        started = processes.start_time(process.pid)
+        if started is None:
+            await process.wait()
+            raise ProviderFailed(f"The runner ended at once: {self.storage.log_tail(spec.session_id, 0)}")
+        self.adopt_child(process)
+        self.storage.remember(spec.session_id, process.pid, started)
+        return SandboxRef(
+            provider=self.name,
+            id=spec.session_id,
+            pid=process.pid,
+            start_time=started,
+            status_file=str(files.status),
+        )
+
+    async def wait(self, ref: SandboxRef) -> Ended:
+        was_alive = processes.is_alive(ref.pid, ref.start_time)
+        ended = await super().wait(ref)
+        if was_alive:
+            _kill_group(ref.pid)
+        return ended
+
+    async def terminate(self, ref: SandboxRef, *, grace: float) -> None:
+        was_alive = processes.is_alive(ref.pid, ref.start_time)
+        await self.end(ref, [ref.pid], grace=grace)
+        if was_alive:
+            _kill_group(ref.pid)
+
+    async def abandon(self, session_id: str) -> None:
+        files = self.storage.of(session_id)
+        pid = first_process(str(files.status)) or 0
+        started = processes.start_time(pid) if pid else None
+        if started is None or not _is_runner_of(pid, str(files.spec)):
+            return
+        processes.send(pid, started, signal.SIGKILL)
+        await asyncio.wait_for(processes.ended(pid, started), limits.KILL_WAIT)
+        _kill_group(pid)
+
+
+def _kill_group(group: int) -> None:
+    # its number is not given to a new process while the group has members, and it had one a moment ago
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if group > 1:
+            os.killpg(group, signal.SIGKILL)
+
+
+def _is_runner_of(pid: int, spec: str) -> bool:
+    try:
+        return f"VALET_RUNNER_SPEC={spec}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return False

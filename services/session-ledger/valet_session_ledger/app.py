@@ -1,0 +1,122 @@
+"""Wiring of the session ledger."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Awaitable
+
+from nats.aio.client import Client
+from valet_protocol import subjects
+from valet_service import broker, database, lifecycle, logs
+from valet_service import limits as service_limits
+from valet_service.log_reader import LogReader
+from valet_service.settings import Settings
+
+from valet_session_ledger import limits
+from valet_session_ledger.appender import Appender
+from valet_session_ledger.commands import Commands
+from valet_session_ledger.config import Config, configure
+from valet_session_ledger.errors import LogBehind
+from valet_session_ledger.folder import Folder
+from valet_session_ledger.projector import Projector
+from valet_session_ledger.purger import Purger
+from valet_session_ledger.queries import load
+from valet_session_ledger.reactor import Reactor
+from valet_session_ledger.reads import Reads
+from valet_session_ledger.serve import serve
+from valet_session_ledger.sessions import Sessions
+from valet_session_ledger.store import Store, open_store
+
+_log = logs.get(__name__)
+
+
+def now_ms() -> int:
+    """This machine's clock, milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+async def main(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set. Raises `BadSettings`, `BrokerTooOld`, `LogBehind`."""
+    config = configure(settings)
+    pool, store = await open_store(settings.database_url)
+    nc = await broker.connect_service(settings, "session-ledger")
+    try:
+        await broker.ensure_stream(nc)
+        await _run(config, nc, store, Reads(pool, load()), stop)
+    finally:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(nc.close(), service_limits.CONNECT_TIMEOUT)
+        pool.terminate()
+
+
+async def _run(config: Config, nc: Client, store: Store, reads: Reads, stop: asyncio.Event) -> None:
+    shards = config.settings.shards
+    checkpoints = await database.persist(lambda: store.checkpoints(shards))
+    start = min(checkpoints.values())
+    await _check_log(nc, max(checkpoints.values()))
+    sessions = Sessions(store)
+    appender = Appender(nc)
+    purger = Purger(nc)
+    projector = Projector(store, shards, purger, start)
+    reactor = Reactor(sessions, appender, now_ms)
+    folder = Folder(sessions, projector, reactor, checkpoints)
+    commands = Commands(
+        sessions=sessions,
+        appender=appender,
+        folded=folder.folded,
+        projected=projector.projected,
+        store=store,
+        reads=reads,
+        now_ms=now_ms,
+    )
+    async with LogReader(nc, config.filters, start=start + 1) as reader:
+        work = [asyncio.create_task(run) for run in (folder.run(reader), projector.run(), reactor.run(), purger.run())]
+        try:
+            await _unless_ended(folder.caught_up.wait(), work, stop)
+            if not stop.is_set():
+                await _resume(store, sessions, projector, reactor, purger)
+                await serve(nc, config, commands, reads)
+                lifecycle.ready()
+                _log.info("serving", shards=len(shards), folded=folder.folded.seq)
+            await _unless_ended(stop.wait(), work, stop)
+        finally:
+            for task in work[:1] + work[2:]:  # what is folded is still projected
+                task.cancel()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(projector.flush(), service_limits.STOP_GRACE / 2)
+            work[1].cancel()
+            await asyncio.gather(*work, return_exceptions=True)
+
+
+async def _check_log(nc: Client, checkpoint: int) -> None:
+    info = await nc.jetstream(timeout=service_limits.REQUEST_TIMEOUT).stream_info(subjects.STREAM)
+    if info.state.last_seq < checkpoint:
+        raise LogBehind(info.state.last_seq, checkpoint)
+
+
+async def _resume(store: Store, sessions: Sessions, projector: Projector, reactor: Reactor, purger: Purger) -> None:
+    """Do what a stop or a crash left undone: decisions, timers, purges."""
+    with contextlib.suppress(TimeoutError):
+        await projector.flush()
+    restless = await database.persist(store.restless)
+    reactor.start()
+    for live in sessions.all():
+        reactor.touched(live)
+    for session_id, due_ms in restless:
+        if sessions.present(session_id) is None:
+            reactor.wake_at(now_ms() if due_ms is None else min(due_ms, now_ms()), session_id)
+    purger.add(await database.persist(lambda: store.completed_last(limits.PURGE_AT_START)))
+
+
+async def _unless_ended(condition: Awaitable[object], work: list[asyncio.Task[None]], stop: asyncio.Event) -> None:
+    """Wait for a condition, or the stop. A task that ends by itself is a fault: the process ends with it."""
+    waiting = asyncio.ensure_future(condition)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        done, _ = await asyncio.wait((waiting, stopping, *work), return_when=asyncio.FIRST_COMPLETED)
+        for task in work:
+            if task in done:
+                task.result()
+    finally:
+        waiting.cancel()
+        stopping.cancel()

@@ -1,0 +1,176 @@
+"""Carrying out commands: decide on the present state, append, wait until it can be read back, reply."""
+
+from collections.abc import Callable
+
+import msgspec
+import nats.errors
+from valet_protocol.errors import Refused, Unavailable
+from valet_protocol.requests import (
+    AbortTurn,
+    Accepted,
+    AnswerQuestion,
+    Attached,
+    AttachRunner,
+    CreateSession,
+    Done,
+    SessionView,
+    SubmitPrompt,
+    TerminateSession,
+)
+from valet_service import database, logs
+from valet_service.errors import AppendConflict, AppendUnknown
+
+from valet_session_ledger import limits
+from valet_session_ledger.appender import Appender
+from valet_session_ledger.decide import accepted, attached, decide, effect_seq, receipt_of
+from valet_session_ledger.progress import Progress
+from valet_session_ledger.reads import Reads
+from valet_session_ledger.sessions import Live, Sessions
+from valet_session_ledger.stamp import stamp
+from valet_session_ledger.state import Receipt, SessionState
+from valet_session_ledger.store import Store
+
+Command = CreateSession | SubmitPrompt | AnswerQuestion | AbortTurn | TerminateSession | AttachRunner
+
+_log = logs.get(__name__)
+
+
+class Effect(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a command took effect."""
+
+    live: Live
+    seq: int
+
+
+class Commands:
+    """The ledger's commands, one method each; a method's result is the reply."""
+
+    def __init__(
+        self,
+        *,
+        sessions: Sessions,
+        appender: Appender,
+        folded: Progress,
+        projected: Progress,
+        store: Store,
+        reads: Reads,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._sessions = sessions
+        self._appender = appender
+        self._folded = folded
+        self._projected = projected
+        self._store = store
+        self._reads = reads
+        self._now_ms = now_ms
+
+    async def create_session(self, command: CreateSession) -> SessionView:
+        """Start a session."""
+        await self._readable(await self._carry_out(command))
+        return await self._reads.session_by_id(command.session_id, command.owner)
+
+    async def submit_prompt(self, command: SubmitPrompt) -> Accepted:
+        """Queue a prompt."""
+        effect = await self._carry_out(command)
+        await self._readable(effect)
+        return accepted(_state(effect.live), command.prompt_id, effect.seq)
+
+    async def answer_question(self, command: AnswerQuestion) -> Done:
+        """Answer a question or permission."""
+        return await self._done(command)
+
+    async def abort_turn(self, command: AbortTurn) -> Done:
+        """Stop the running turn."""
+        return await self._done(command)
+
+    async def terminate_session(self, command: TerminateSession) -> Done:
+        """End a session for good."""
+        return await self._done(command)
+
+    async def attach_runner(self, command: AttachRunner) -> Attached:
+        """A runner takes its session over. It reads nothing back, so it does not wait for PostgreSQL."""
+        effect = await self._carry_out(command)
+        await self._wait(self._folded, effect.seq)
+        return attached(_state(effect.live), effect.seq)
+
+    async def _done(self, command: Command) -> Done:
+        effect = await self._carry_out(command)
+        await self._readable(effect)
+        return Done(seq=effect.seq)
+
+    async def _carry_out(self, command: Command) -> Effect:
+        """Decide and append until nobody is in between. Raises `Refused`."""
+        fresh = False
+        for _ in range(limits.DECIDE_ATTEMPTS):
+            try:
+                live = await self._sessions.get(command.session_id)
+                async with live.lock:
+                    await self._wait(self._folded, live.appended)
+                    return await self._decide(live, command)
+            except AppendConflict as conflict:
+                _log.debug("command_conflict", session=command.session_id, conflict=str(conflict))
+                await self._catch_up(command.session_id)
+            except Refused as refusal:
+                if fresh or isinstance(refusal, Unavailable):
+                    raise
+                # perhaps only because something already in the log is not folded yet
+                await self._catch_up(command.session_id)
+                fresh = True
+            except (AppendUnknown, nats.errors.Error) as error:
+                raise Unavailable(
+                    "log_unavailable", "The event log does not answer at the moment; try again."
+                ) from error
+            except database.UNAVAILABLE as error:
+                raise Unavailable("database_unavailable", "The database is restarting; try again.") from error
+        raise Unavailable("session_contended", "Too much happens in this session at once; try again.")
+
+    async def _decide(self, live: Live, command: Command) -> Effect:
+        state = live.state
+        earlier = await self._earlier(state, command)
+        decided = decide(state, command, earlier)
+        if not decided:
+            assert state is not None
+            return Effect(live=live, seq=effect_seq(state, command, earlier))
+        seq = 0 if state is None else state.fact_seq
+        for data in decided:
+            event = stamp(command.session_id, state, data, self._now_ms())
+            live.appended = seq = await self._appender.append(event, seq)
+        return Effect(live=live, seq=seq)
+
+    async def _earlier(self, state: SessionState | None, command: Command) -> Receipt | None:
+        """The receipt of a prompt that the state may have forgotten."""
+        if not isinstance(command, SubmitPrompt) or state is None or len(state.receipts) < limits.RECEIPTS:
+            return None
+        if receipt_of(state, command.prompt_id) is not None:
+            return None
+        return await self._store.prompt_receipt(command.session_id, command.prompt_id)
+
+    async def _catch_up(self, session_id: str) -> None:
+        """Wait until everything about a session that is in the log by now is folded."""
+        try:
+            ends = [await self._appender.last(session_id, source) for source in ("fact", "agent", "sandbox")]
+        except (nats.errors.Error, TimeoutError) as error:
+            raise Unavailable("log_unavailable", "The event log does not answer at the moment; try again.") from error
+        await self._wait(self._folded, max(end.seq for end in ends))
+
+    async def _readable(self, effect: Effect) -> None:
+        """Wait until whoever reads next sees the effect. It has happened in any case; a repetition says so."""
+        try:
+            await self._projected.reach(effect.seq, limits.PROJECTED_WAIT)
+        except TimeoutError as error:
+            raise Unavailable(
+                "database_unavailable",
+                "The request is recorded and will be carried out, but the database does not answer at the moment;"
+                " send it again with the same Idempotency-Key to hear its result.",
+            ) from error
+
+    async def _wait(self, progress: Progress, seq: int) -> None:
+        try:
+            await progress.reach(seq, limits.FOLD_WAIT)
+        except TimeoutError as error:
+            raise Unavailable("log_unavailable", "The event log is behind at the moment; try again.") from error
+
+
+def _state(live: Live) -> SessionState:
+    assert live.state is not None
+    return live.state

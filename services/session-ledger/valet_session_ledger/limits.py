@@ -1,0 +1,103 @@
+"""Every limit and time-out of the ledger, each with its reason. Seconds unless the name says otherwise."""
+
+FOLD_BATCH = 1000
+"""Log entries folded between two looks at the loop: about 10 ms of work, so commands are not held up."""
+
+WRITE_BATCH = 2000
+"""Events projected in one transaction: unnest upserts gain nothing beyond some hundreds (measured), and a
+transaction stays well below a second."""
+
+BACKLOG = 50_000
+"""Folded events that wait for PostgreSQL before reading stops: minutes of a busy installation, tens of MB."""
+
+LIVE_SESSIONS = 10_000
+"""Session states kept in memory: some kB each. Older ones are read back from their snapshot."""
+
+APPEND_TIMEOUT = 2.0
+"""One attempt to append; measured p99 is below 1 ms, so silence means the broker is restarting."""
+
+APPEND_DEADLINE = 8.0
+"""All attempts to append together: less than the requester waits, so that it hears why."""
+
+APPEND_RETRY_WAIT = 0.1
+"""Between attempts while the broker is away."""
+
+FOLD_WAIT = 8.0
+"""How long a command waits until the fold has reached what made it stale."""
+
+PROJECTED_WAIT = 9.0
+"""How long a reply waits for the read model: a restart of PostgreSQL takes ≤ 5 s; the requester gives up at 10."""
+
+DECIDE_ATTEMPTS = 20
+"""Conflicts in a row before a command gives up: each one means somebody else got a fact in."""
+
+REACT_RETRY_MS = 1000
+"""Until react is evaluated again after an append whose outcome is unknown (ms)."""
+
+QUEUED_PROMPTS = 100
+"""Prompts one session may have waiting: beyond this somebody's loop is broken."""
+
+RECEIPTS = 256
+"""Prompts whose repetition is recognised from memory; older ones are looked up in the read model."""
+
+ANSWERS = 64
+"""Answered questions whose repetition is recognised."""
+
+ATTACH_DEADLINE_MS = 90_000
+"""From the request for a sandbox (and again from its provisioning) to its runner's attaching: a cold start with
+the agent's download takes well under this."""
+
+READY_DEADLINE_MS = 900_000
+"""From the runner's attaching to its being ready: it clones the repository in between, which may be large."""
+
+INTERRUPT_DEADLINE_MS = 15_000
+"""How long a runner has to end a turn it was asked to end."""
+
+RECOVERIES = 3
+"""New sandboxes in a row, none of whose runners became ready, before the session has failed."""
+
+RECOVERY_PAUSE_MS = 1000
+"""Pause before the second recovery in a row; doubles with each. The first is immediate."""
+
+TURN_LOSSES = 3
+"""Runners lost between a turn's dispatch and its start before the turn itself is taken for the cause."""
+
+PLATFORM_STOP_HOLD_MS = 10_000
+"""A session hibernated because the platform stops is not brought back before this: stopping takes ≤ 10 s, and
+a sandbox requested meanwhile would miss its deadline."""
+
+PURGE_PAUSE = 1.0
+"""Between two rounds of purging deltas: nobody waits for it."""
+
+PURGE_AT_ONCE = 32
+"""Purge requests in flight: 0.2 ms each (measured), so that it never crowds out appends."""
+
+PURGE_AT_START = 500
+"""Messages completed last whose deltas are purged at start: covers what a crash between projection and purge left."""
+
+PURGE_BACKLOG = 100_000
+"""Messages waiting for their purge before the oldest are forgotten: their deltas then merely stay."""
+
+POISON_WAIT = 5.0
+"""Between attempts when PostgreSQL refuses a write for a reason that is neither its absence nor the data."""
+
+PAGE = 200
+"""Most items of a page, whatever was asked for."""
+
+ARCHIVE_PAGE = 2000
+"""Most archived events in one reply."""
+
+ARCHIVE_PAGE_BYTES = 4 << 20
+"""Most bytes of archived events in one reply: the broker takes messages of 8 MiB."""
+
+MESSAGE_PAGE_BYTES = 4 << 20
+"""Most bytes of texts and outputs in one page of messages, for the same reason."""
+
+POOL = 4
+"""Database connections: one projects, the others read."""
+
+REBUILD_BATCH = 5000
+"""Events read and folded at once while rebuilding."""
+
+REBUILD_SILENCE = 30.0
+"""How long a rebuild waits for the next event of a stream that says it has more."""

@@ -1,0 +1,333 @@
+-- Every statement of the session ledger, by name. `$n` are parameters.
+-- Upserts take one array for each column. Their values are absolute and an older row never replaces a newer one, so a
+-- second replica, or the same batch again, does no harm.
+
+-- name: ensure_checkpoints
+-- Shards that were never read begin at 0.
+INSERT INTO ledger.checkpoints (shard, seq) SELECT shard, 0 FROM unnest($1::integer[]) AS r (shard)
+ON CONFLICT DO NOTHING
+
+-- name: checkpoints
+-- How far each shard is projected.
+SELECT shard, seq FROM ledger.checkpoints WHERE shard = ANY ($1::integer[])
+
+-- name: lock_checkpoints
+-- Begins every projecting transaction: one at a time for a shard, in one order, so there are no deadlocks.
+SELECT shard, seq FROM ledger.checkpoints WHERE shard = ANY ($1::integer[]) ORDER BY shard FOR UPDATE
+
+-- name: advance_checkpoints
+-- Ends every projecting transaction.
+UPDATE ledger.checkpoints SET seq = $2 WHERE shard = ANY ($1::integer[]) AND seq < $2
+
+-- name: archive
+-- Events byte for byte; one that is there already is the same one.
+INSERT INTO ledger.events (seq, session_id, type, payload)
+SELECT * FROM unnest($1::bigint[], $2::text[], $3::text[], $4::bytea[])
+ON CONFLICT DO NOTHING
+
+-- name: upsert_turns
+-- A turn: dispatched, running, then ended. What a row does not say stays.
+INSERT INTO ledger.turns AS t (
+    session_id, first_seq, seq, turn_id, prompt_id, status, error, cost, tokens, started_ms, ended_ms,
+    first_token_ms, duration_ms
+)
+SELECT session_id, first_seq, seq, turn_id, prompt_id, status, error::json, cost, tokens::json, started_ms, ended_ms,
+       first_token_ms, duration_ms
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::float8[], $9::text[],
+    $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[]
+) AS r (
+    session_id, first_seq, seq, turn_id, prompt_id, status, error, cost, tokens, started_ms, ended_ms,
+    first_token_ms, duration_ms
+)
+ON CONFLICT (session_id, turn_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
+    prompt_id = COALESCE(excluded.prompt_id, t.prompt_id), status = excluded.status,
+    error = COALESCE(excluded.error, t.error), cost = COALESCE(excluded.cost, t.cost),
+    tokens = COALESCE(excluded.tokens, t.tokens), started_ms = COALESCE(excluded.started_ms, t.started_ms),
+    ended_ms = COALESCE(excluded.ended_ms, t.ended_ms),
+    first_token_ms = COALESCE(excluded.first_token_ms, t.first_token_ms),
+    duration_ms = COALESCE(excluded.duration_ms, t.duration_ms)
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_messages
+-- A message begins, and is completed. What is complete stays complete.
+INSERT INTO ledger.messages AS t (
+    session_id, first_seq, seq, message_id, turn_id, role, author, text, finish, model, cost, tokens, error,
+    parent_session, complete, created_ms
+)
+SELECT session_id, first_seq, seq, message_id, turn_id, role, author, text, finish, model, cost, tokens::json,
+       error::json, parent_session, complete, created_ms
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::text[], $11::float8[], $12::text[], $13::text[], $14::text[], $15::boolean[], $16::bigint[]
+) AS r (
+    session_id, first_seq, seq, message_id, turn_id, role, author, text, finish, model, cost, tokens, error,
+    parent_session, complete, created_ms
+)
+ON CONFLICT (session_id, message_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
+    turn_id = COALESCE(excluded.turn_id, t.turn_id), role = excluded.role,
+    author = COALESCE(excluded.author, t.author), text = COALESCE(excluded.text, t.text),
+    finish = COALESCE(excluded.finish, t.finish), model = COALESCE(excluded.model, t.model),
+    cost = COALESCE(excluded.cost, t.cost), tokens = COALESCE(excluded.tokens, t.tokens),
+    error = COALESCE(excluded.error, t.error), parent_session = COALESCE(excluded.parent_session, t.parent_session),
+    complete = t.complete OR excluded.complete, created_ms = LEAST(t.created_ms, excluded.created_ms)
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_parts
+-- A part of a message; each event carries the whole part.
+INSERT INTO ledger.parts AS t (
+    session_id, first_seq, seq, message_id, part_id, kind, text, tool, call_id, status, input, output, title, error,
+    started_ms, ended_ms
+)
+SELECT session_id, first_seq, seq, message_id, part_id, kind, text, tool, call_id, status, input::json, output, title,
+       error, started_ms, ended_ms
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::bigint[]
+) AS r (
+    session_id, first_seq, seq, message_id, part_id, kind, text, tool, call_id, status, input, output, title, error,
+    started_ms, ended_ms
+)
+ON CONFLICT (session_id, message_id, part_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, kind = excluded.kind,
+    text = excluded.text, tool = excluded.tool, call_id = excluded.call_id, status = excluded.status,
+    input = excluded.input, output = excluded.output, title = excluded.title, error = excluded.error,
+    started_ms = excluded.started_ms, ended_ms = excluded.ended_ms
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_prompts
+-- A prompt: queued, then dispatched or dropped. What a row does not say stays.
+INSERT INTO ledger.prompts AS t (
+    session_id, first_seq, seq, prompt_id, content, author, mode, channel, model, digest, status, turn_id,
+    accepted_ms
+)
+SELECT session_id, first_seq, seq, prompt_id, content, author, mode, channel, model, digest, status, turn_id,
+       accepted_ms
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::text[], $11::text[], $12::text[], $13::bigint[]
+) AS r (
+    session_id, first_seq, seq, prompt_id, content, author, mode, channel, model, digest, status, turn_id,
+    accepted_ms
+)
+ON CONFLICT (session_id, prompt_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
+    content = COALESCE(excluded.content, t.content), author = COALESCE(excluded.author, t.author),
+    mode = COALESCE(excluded.mode, t.mode), channel = COALESCE(excluded.channel, t.channel),
+    model = COALESCE(excluded.model, t.model), digest = COALESCE(excluded.digest, t.digest),
+    status = excluded.status, turn_id = COALESCE(excluded.turn_id, t.turn_id),
+    accepted_ms = COALESCE(excluded.accepted_ms, t.accepted_ms)
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_questions
+-- A question: open, then answered or dropped. What a row does not say stays.
+INSERT INTO ledger.questions AS t (
+    session_id, first_seq, seq, question_id, kind, status, questions, due_ms, answers, answered_by, answered_user,
+    turn_id
+)
+SELECT session_id, first_seq, seq, question_id, kind, status, questions::json, due_ms, answers::json, answered_by,
+       answered_user, turn_id
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[], $9::text[],
+    $10::text[], $11::text[], $12::text[]
+) AS r (
+    session_id, first_seq, seq, question_id, kind, status, questions, due_ms, answers, answered_by, answered_user,
+    turn_id
+)
+ON CONFLICT (session_id, question_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, kind = COALESCE(excluded.kind, t.kind),
+    status = excluded.status, questions = COALESCE(excluded.questions, t.questions),
+    due_ms = COALESCE(excluded.due_ms, t.due_ms), answers = COALESCE(excluded.answers, t.answers),
+    answered_by = COALESCE(excluded.answered_by, t.answered_by),
+    answered_user = COALESCE(excluded.answered_user, t.answered_user),
+    turn_id = COALESCE(excluded.turn_id, t.turn_id)
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_diffs
+-- The latest diff of a session.
+INSERT INTO ledger.diffs AS t (
+    session_id, first_seq, seq, base_commit, head_commit, branch, files, patch, truncated
+)
+SELECT session_id, first_seq, seq, base_commit, head_commit, branch, files::json, patch, truncated
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+    $9::boolean[]
+) AS r (
+    session_id, first_seq, seq, base_commit, head_commit, branch, files, patch, truncated
+)
+ON CONFLICT (session_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, base_commit = excluded.base_commit,
+    head_commit = excluded.head_commit, branch = excluded.branch, files = excluded.files, patch = excluded.patch,
+    truncated = excluded.truncated
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_todos
+-- The latest to-do list of a session.
+INSERT INTO ledger.todos AS t (
+    session_id, first_seq, seq, items
+)
+SELECT session_id, first_seq, seq, items::json
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[]
+) AS r (
+    session_id, first_seq, seq, items
+)
+ON CONFLICT (session_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, items = excluded.items
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_usage
+-- What a message used.
+INSERT INTO ledger.usage AS t (
+    session_id, first_seq, seq, message_id, turn_id, model, cost, input, output, reasoning, cache_read, cache_write,
+    at_ms
+)
+SELECT session_id, first_seq, seq, message_id, turn_id, model, cost, input, output, reasoning, cache_read, cache_write,
+       at_ms
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::float8[], $8::bigint[],
+    $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[]
+) AS r (
+    session_id, first_seq, seq, message_id, turn_id, model, cost, input, output, reasoning, cache_read, cache_write,
+    at_ms
+)
+ON CONFLICT (session_id, message_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, turn_id = excluded.turn_id,
+    model = excluded.model, cost = excluded.cost, input = excluded.input, output = excluded.output,
+    reasoning = excluded.reasoning, cache_read = excluded.cache_read, cache_write = excluded.cache_write,
+    at_ms = excluded.at_ms
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_sessions
+-- A session as it stands; its `first_seq` is not used.
+INSERT INTO ledger.sessions AS t (
+    session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
+    last_turn, created_ms, updated_ms, next_due_ms, at_rest
+)
+SELECT session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
+       last_turn, created_ms, updated_ms, next_due_ms, at_rest
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::text[], $11::integer[], $12::integer[], $13::text[], $14::text[], $15::bigint[], $16::bigint[],
+    $17::bigint[], $18::boolean[]
+) AS r (
+    session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
+    last_turn, created_ms, updated_ms, next_due_ms, at_rest
+)
+ON CONFLICT (session_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, owner = excluded.owner,
+    title = excluded.title, repo = excluded.repo, branch = excluded.branch, model = excluded.model,
+    status = excluded.status, status_detail = excluded.status_detail, epoch = excluded.epoch, turns = excluded.turns,
+    active_turn = excluded.active_turn, last_turn = excluded.last_turn, created_ms = excluded.created_ms,
+    updated_ms = excluded.updated_ms, next_due_ms = excluded.next_due_ms, at_rest = excluded.at_rest
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_states
+-- The snapshot of a session's state.
+INSERT INTO ledger.states AS t (
+    session_id, seq, state
+)
+SELECT session_id, seq, state
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bytea[]
+) AS r (
+    session_id, seq, state
+)
+ON CONFLICT (session_id) DO UPDATE SET
+    seq = excluded.seq, state = excluded.state
+WHERE excluded.seq >= t.seq
+
+-- name: states
+-- Snapshots of some sessions.
+SELECT session_id, seq, state FROM ledger.states WHERE session_id = ANY ($1::text[])
+
+-- name: restless
+-- Sessions in which something is to be decided, now or at a time.
+SELECT session_id, next_due_ms FROM ledger.sessions WHERE NOT at_rest
+
+-- name: completed_last
+-- Messages completed last, newest first: a crash may have left their deltas.
+SELECT session_id, message_id FROM ledger.usage ORDER BY seq DESC LIMIT $1
+
+-- name: prompt_receipt
+-- What was accepted under a prompt id, however long ago.
+SELECT digest, first_seq FROM ledger.prompts WHERE session_id = $1 AND prompt_id = $2 AND digest IS NOT NULL
+
+-- name: session_owner
+-- Whose session it is.
+SELECT owner FROM ledger.sessions WHERE session_id = $1
+
+-- name: session
+-- One session with the sums of its usage.
+SELECT s.*, u.cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
+FROM ledger.sessions AS s
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
+           COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
+           COALESCE(sum(cache_read), 0)::bigint AS cache_read, COALESCE(sum(cache_write), 0)::bigint AS cache_write
+    FROM ledger.usage WHERE session_id = s.session_id
+) AS u
+WHERE s.session_id = $1
+
+-- name: sessions_of
+-- A page of an owner's sessions, newest first, below the session $3 (or from the top), with the sums of their usage.
+SELECT s.*, u.cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
+FROM ledger.sessions AS s
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
+           COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
+           COALESCE(sum(cache_read), 0)::bigint AS cache_read, COALESCE(sum(cache_write), 0)::bigint AS cache_write
+    FROM ledger.usage WHERE session_id = s.session_id
+) AS u
+WHERE s.owner = $1
+  AND ($3::text IS NULL
+       OR (s.created_ms, s.session_id)
+          < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3 AND b.owner = $1))
+ORDER BY s.created_ms DESC, s.session_id DESC
+LIMIT $2
+
+-- name: turns_by_id
+-- Some turns. One that its runner did not end has the cost of its messages.
+SELECT t.*, u.cost AS used_cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
+FROM ledger.turns AS t
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
+           COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
+           COALESCE(sum(cache_read), 0)::bigint AS cache_read, COALESCE(sum(cache_write), 0)::bigint AS cache_write
+    FROM ledger.usage WHERE session_id = t.session_id AND turn_id = t.turn_id
+) AS u
+WHERE t.session_id = ANY ($1::text[]) AND t.turn_id = ANY ($2::text[])
+
+-- name: queued_prompts
+-- Prompts of some sessions that wait for their turn.
+SELECT * FROM ledger.prompts WHERE session_id = ANY ($1::text[]) AND status = 'queued' ORDER BY first_seq
+
+-- name: open_questions
+-- Questions of some sessions that wait for an answer.
+SELECT * FROM ledger.questions WHERE session_id = ANY ($1::text[]) AND status = 'open' ORDER BY first_seq
+
+-- name: todos
+-- To-do lists of some sessions.
+SELECT session_id, items FROM ledger.todos WHERE session_id = ANY ($1::text[])
+
+-- name: messages_after
+-- A page of a session's messages in the order of the log.
+SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq > $2 ORDER BY first_seq LIMIT $3
+
+-- name: parts_of
+-- The parts of some messages of a session, each message's in the order of the log.
+SELECT * FROM ledger.parts WHERE session_id = $1 AND message_id = ANY ($2::text[]) ORDER BY first_seq
+
+-- name: diff
+-- The latest diff of a session.
+SELECT * FROM ledger.diffs WHERE session_id = $1
+
+-- name: archived
+-- Archived events of a session between two sequences, both exclusive.
+SELECT seq, payload FROM ledger.events WHERE session_id = $1 AND seq > $2 AND seq < $3 ORDER BY seq LIMIT $4
+
+-- name: archive_from
+-- The archive of all sessions in order, for a rebuild: above $1 and up to $2.
+SELECT seq, session_id, type, payload FROM ledger.events WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3

@@ -1,0 +1,231 @@
+"""Rows of the read models, and a batch of them on its way to PostgreSQL. Pure.
+
+A row's fields are its table's columns, in the order of the parameters of its statement in `queries.sql`. None means
+"not said by these events": the stored value stays.
+"""
+
+from collections.abc import Iterable
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import astuple, replace
+
+from valet_session_ledger.state import SessionState
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Base of every row."""
+
+    session_id: str
+    first_seq: int
+    """Sequence of the event that began it."""
+    seq: int
+    """Sequence of the last event in it; an older row never replaces a newer one."""
+
+
+class TurnRow(Row, frozen=True, kw_only=True, gc=False):
+    turn_id: str
+    prompt_id: str | None = None
+    status: str
+    error: str | None = None
+    """JSON."""
+    cost: float | None = None
+    tokens: str | None = None
+    """JSON."""
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    first_token_ms: int | None = None
+    duration_ms: int | None = None
+
+
+class MessageRow(Row, frozen=True, kw_only=True, gc=False):
+    message_id: str
+    turn_id: str | None = None
+    role: str
+    author: str | None = None
+    text: str | None = None
+    finish: str | None = None
+    model: str | None = None
+    cost: float | None = None
+    tokens: str | None = None
+    error: str | None = None
+    parent_session: str | None = None
+    complete: bool
+    created_ms: int
+
+
+class PartRow(Row, frozen=True, kw_only=True, gc=False):
+    message_id: str
+    part_id: str
+    kind: str
+    text: str | None = None
+    tool: str | None = None
+    call_id: str | None = None
+    status: str | None = None
+    input: str | None = None
+    """JSON."""
+    output: str | None = None
+    title: str | None = None
+    error: str | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+
+
+class PromptRow(Row, frozen=True, kw_only=True, gc=False):
+    prompt_id: str
+    content: str | None = None
+    author: str | None = None
+    mode: str | None = None
+    channel: str | None = None
+    model: str | None = None
+    digest: str | None = None
+    status: str
+    """queued, dispatched or dropped."""
+    turn_id: str | None = None
+    accepted_ms: int | None = None
+
+
+class QuestionRow(Row, frozen=True, kw_only=True, gc=False):
+    question_id: str
+    kind: str | None = None
+    status: str
+    """open, answered or dropped."""
+    questions: str | None = None
+    due_ms: int | None = None
+    answers: str | None = None
+    answered_by: str | None = None
+    answered_user: str | None = None
+    turn_id: str | None = None
+
+
+class DiffRow(Row, frozen=True, kw_only=True, gc=False):
+    base_commit: str | None
+    head_commit: str | None
+    branch: str | None
+    files: str
+    patch: str
+    truncated: bool
+
+
+class TodoRow(Row, frozen=True, kw_only=True, gc=False):
+    items: str
+
+
+class UsageRow(Row, frozen=True, kw_only=True, gc=False):
+    message_id: str
+    turn_id: str | None
+    model: str | None
+    cost: float
+    input: int
+    output: int
+    reasoning: int
+    cache_read: int
+    cache_write: int
+    at_ms: int
+
+
+class SessionRow(Row, frozen=True, kw_only=True, gc=False):
+    owner: str
+    title: str
+    repo: str | None
+    branch: str | None
+    model: str
+    status: str
+    status_detail: str
+    epoch: int
+    turns: int
+    active_turn: str | None
+    last_turn: str | None
+    created_ms: int
+    updated_ms: int
+    next_due_ms: int | None
+    at_rest: bool
+
+
+class StateRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """A snapshot."""
+
+    session_id: str
+    seq: int
+    """Sequence of the last event that changed the state."""
+    state: bytes
+
+
+class EventRow(msgspec.Struct, frozen=True, gc=False):
+    """An event of the archive, byte for byte."""
+
+    seq: int
+    session_id: str
+    type: str
+    payload: bytes
+
+
+class Touched(msgspec.Struct, frozen=True, gc=False):
+    """Where a session stands after a batch."""
+
+    state: SessionState
+    seq: int
+    updated_ms: int
+    state_seq: int
+    """Sequence of the last event that changed the state."""
+    changed: bool
+    """Whether that was in this batch."""
+
+
+R = TypeVar("R", bound=Row)
+Key = tuple[str, ...]
+
+
+class Batch:
+    """Everything some consecutive events say to the read models, coalesced by key: written in one transaction."""
+
+    def __init__(self) -> None:
+        self.turns: dict[Key, TurnRow] = {}
+        self.messages: dict[Key, MessageRow] = {}
+        self.parts: dict[Key, PartRow] = {}
+        self.prompts: dict[Key, PromptRow] = {}
+        self.questions: dict[Key, QuestionRow] = {}
+        self.diffs: dict[Key, DiffRow] = {}
+        self.todos: dict[Key, TodoRow] = {}
+        self.usage: dict[Key, UsageRow] = {}
+        self.touched: dict[str, Touched] = {}
+        self.events: list[EventRow] = []
+        self.completed: list[tuple[str, str]] = []
+        """(session, message) whose deltas may go once this is stored."""
+        self.last_seq = 0
+
+    def merge(self, table: dict[Key, R], key: Key, row: R) -> None:
+        """Put a newer row over what the batch has for its key; what it does not say stays."""
+        old = table.get(key)
+        if old is None:
+            table[key] = row
+            return
+        said = {name: value for name in row.__struct_fields__ if (value := getattr(row, name)) is not None}
+        said["first_seq"] = old.first_seq
+        table[key] = replace(old, **said)
+
+    def put(self, table: dict[Key, R], key: Key, row: R) -> None:
+        """Put a newer row in the place of what the batch has for its key."""
+        old = table.get(key)
+        table[key] = row if old is None else replace(row, first_seq=old.first_seq)
+
+    def sessions(self) -> list[str]:
+        """The sessions the batch is about."""
+        return list({row.session_id for row in self.events})
+
+    def only(self, session_id: str) -> "Batch":
+        """The part of the batch that is about one session."""
+        part = Batch()
+        part.last_seq = self.last_seq
+        for name in ("turns", "messages", "parts", "prompts", "questions", "diffs", "todos", "usage"):
+            rows = {key: row for key, row in getattr(self, name).items() if row.session_id == session_id}
+            setattr(part, name, rows)
+        if session_id in self.touched:
+            part.touched[session_id] = self.touched[session_id]
+        part.events = [row for row in self.events if row.session_id == session_id]
+        return part
+
+
+def columns(rows: Iterable[msgspec.Struct]) -> list[tuple[object, ...]]:
+    """Rows as one array for each column, as `unnest` takes them."""
+    return list(zip(*map(astuple, rows), strict=True))

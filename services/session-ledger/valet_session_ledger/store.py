@@ -1,0 +1,150 @@
+"""PostgreSQL: writing batches of rows exactly once, and reading snapshots back. No decisions here."""
+
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import asyncpg
+from valet_service import database, logs
+
+from valet_session_ledger import limits
+from valet_session_ledger.projection import session_row, state_row
+from valet_session_ledger.queries import SCHEMA, Queries, load
+from valet_session_ledger.rows import Batch, EventRow, columns
+from valet_session_ledger.state import Receipt, SessionState, unpack
+
+_log = logs.get(__name__)
+
+BAD_DATA = (
+    asyncpg.DataError,
+    asyncpg.IntegrityConstraintViolationError,
+    asyncpg.ProgramLimitExceededError,
+    asyncpg.UntranslatableCharacterError,
+    OverflowError,
+    UnicodeError,
+)
+"""What a write raises when a row, not the server, is at fault."""
+
+
+async def open_store(url: str) -> tuple[asyncpg.Pool, "Store"]:
+    """Connect (waiting for the server as long as it takes) and bring the schema up to date."""
+    pool = await database.open_pool(url, size=limits.POOL)
+    await _migrate(pool)
+    return pool, Store(pool, load())
+
+
+async def migrate_store(url: str) -> None:
+    """Bring the schema up to date, for a program that keeps no pool."""
+    pool = await database.open_pool(url, size=1)
+    try:
+        await _migrate(pool)
+    finally:
+        await pool.close()
+
+
+async def _migrate(pool: asyncpg.Pool) -> None:
+    folder = files("valet_session_ledger") / "migrations"
+    found = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    await database.persist(lambda: database.migrate(pool, SCHEMA, found))
+
+
+class Snapshot:
+    """A session's stored state."""
+
+    __slots__ = ("seq", "state")
+
+    def __init__(self, state: SessionState, seq: int) -> None:
+        self.state = state
+        self.seq = seq
+
+
+class Store:
+    """The ledger's tables in one schema."""
+
+    def __init__(self, pool: asyncpg.Pool, queries: Queries) -> None:
+        self._pool = pool
+        self._sql = queries
+
+    async def checkpoints(self, shards: Sequence[int]) -> dict[int, int]:
+        """How far each shard is projected; those never read are noted as 0."""
+        async with self._pool.acquire() as connection:
+            await connection.execute(self._sql["ensure_checkpoints"], shards)
+            rows = await connection.fetch(self._sql["checkpoints"], shards)
+        return {row["shard"]: row["seq"] for row in rows}
+
+    async def write(self, batch: Batch, shards: Sequence[int]) -> None:
+        """Store a batch and advance its shards' checkpoints to its last sequence, in one transaction.
+
+        Nothing happens if another replica has done it. Rows PostgreSQL cannot take are left out, session by
+        session, with a log line: one session's bad data must not stop all others. Raises asyncpg's errors.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            held = await connection.fetch(self._sql["lock_checkpoints"], shards)
+            if held and all(row["seq"] >= batch.last_seq for row in held):
+                return
+            try:
+                async with connection.transaction():
+                    await write_rows(connection, self._sql, batch)
+            except BAD_DATA as error:
+                _log.error("batch_refused", error=str(error), last_seq=batch.last_seq)
+                await self._write_by_session(connection, batch)
+            await write_events(connection, self._sql, batch.events)
+            await connection.execute(self._sql["advance_checkpoints"], shards, batch.last_seq)
+
+    async def _write_by_session(self, connection: Any, batch: Batch) -> None:
+        for session_id in batch.sessions():
+            try:
+                async with connection.transaction():
+                    await write_rows(connection, self._sql, batch.only(session_id))
+            except BAD_DATA as error:
+                _log.error(
+                    "session_not_projected",
+                    session=session_id,
+                    error=str(error),
+                    remedy="its events are archived; `valet ledger rebuild` folds them again after a fix",
+                )
+
+    async def snapshots(self, session_ids: Sequence[str]) -> dict[str, Snapshot]:
+        """The stored states of some sessions; those without one are not in the answer."""
+        rows = await self._pool.fetch(self._sql["states"], session_ids)
+        return {row["session_id"]: Snapshot(unpack(row["state"]), row["seq"]) for row in rows}
+
+    async def restless(self) -> list[tuple[str, int | None]]:
+        """Sessions in which something is to be decided, with the time if it is not now."""
+        rows = await self._pool.fetch(self._sql["restless"])
+        return [(row["session_id"], row["next_due_ms"]) for row in rows]
+
+    async def completed_last(self, count: int) -> list[tuple[str, str]]:
+        """(session, message) of the messages completed last."""
+        rows = await self._pool.fetch(self._sql["completed_last"], count)
+        return [(row["session_id"], row["message_id"]) for row in rows]
+
+    async def prompt_receipt(self, session_id: str, prompt_id: str) -> Receipt | None:
+        """What was accepted under a prompt id, however long ago."""
+        row = await self._pool.fetchrow(self._sql["prompt_receipt"], session_id, prompt_id)
+        return None if row is None else Receipt(prompt_id=prompt_id, digest=row["digest"], seq=row["first_seq"])
+
+
+async def write_rows(connection: Any, queries: Queries, batch: Batch) -> None:
+    """Upsert everything of a batch but its raw events."""
+    tables: tuple[tuple[str, Any], ...] = (
+        ("turns", batch.turns.values()),
+        ("messages", batch.messages.values()),
+        ("parts", batch.parts.values()),
+        ("prompts", batch.prompts.values()),
+        ("questions", batch.questions.values()),
+        ("diffs", batch.diffs.values()),
+        ("todos", batch.todos.values()),
+        ("usage", batch.usage.values()),
+        ("sessions", [session_row(touched) for touched in batch.touched.values()]),
+        ("states", [state_row(touched) for touched in batch.touched.values() if touched.changed]),
+    )
+    for name, rows in tables:
+        if rows:
+            await connection.execute(queries[f"upsert_{name}"], *columns(rows))
+
+
+async def write_events(connection: Any, queries: Queries, events: list[EventRow]) -> None:
+    """Archive raw events."""
+    if events:
+        await connection.execute(queries["archive"], *columns(events))
