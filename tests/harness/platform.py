@@ -15,7 +15,7 @@ from harness import limits
 from harness.stream import Follower
 from harness.waiting import until
 
-VALET = [sys.executable, "-m", "valet_local.cli"]
+VALET = [str(Path(sys.executable).parent / "valet")]
 
 CONFIG = """
 default_model = "scripted/scripted-1"
@@ -23,11 +23,9 @@ default_model = "scripted/scripted-1"
 [providers.scripted]
 base_url = "{model_url}"
 
-[[providers.scripted.models]]
-id = "scripted-1"
+[providers.scripted.models.scripted-1]
 name = "Scripted"
-cost_input = 1.0
-cost_output = 2.0
+cost = {{ input = 1.0, output = 2.0 }}
 
 [sandbox]
 question_timeout_seconds = {question_timeout}
@@ -74,7 +72,8 @@ class Platform:
         state = self.data_dir / "valet.json"
 
         def ready() -> dict[str, Any] | None:
-            assert self.process and self.process.poll() is None, self.log()
+            assert self.process
+            assert self.process.poll() is None, self.log()
             try:
                 return json.loads(state.read_text())
             except (FileNotFoundError, json.JSONDecodeError):

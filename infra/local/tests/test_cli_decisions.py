@@ -3,19 +3,11 @@
 import pytest
 from valet_local.cli import asking, outcome, tables
 from valet_local.cli.run import _absolute
-from valet_local.client.follow import Entry
-from valet_protocol.codec import decode_data, decode_envelope, encode, new_event
+from valet_local.client.testing import VIEW, entry, event
 from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Data
-from valet_protocol.requests import SessionView
 
 AIM = outcome.Aim(prompt_id="P")
-
-
-def entry(data: Data) -> Entry:
-    raw = encode(new_event(data, id="E", session_id="S", now_ms=0), source="/test").payload
-    envelope = decode_envelope(raw)
-    return Entry(seq=1, envelope=envelope, data=decode_data(envelope), raw=raw)
 
 
 def dispatched(prompt_id: str, turn_id: str) -> facts.TurnDispatched:
@@ -25,7 +17,7 @@ def dispatched(prompt_id: str, turn_id: str) -> facts.TurnDispatched:
 def went(*data: Data) -> outcome.Outcome | None:
     aim, over = AIM, None
     for one in data:
-        aim, over = outcome.judge(aim, entry(one))
+        aim, over = outcome.judge(aim, entry(event(one)))
     return over
 
 
@@ -107,14 +99,9 @@ def test_a_path_is_made_absolute_and_no_repository_stays_none(tmp_path, monkeypa
 
 
 def test_sessions_are_a_table_whose_columns_stand_under_each_other():
-    view = SessionView(
-        id="01ARZ3NDEKTSV4RRFFQ69G5FAV", status="ready", status_detail="", owner="u", title="Fix", branch=None,
-        repo="https://example.org/team/calc.git", model="p/m", created_at="2026-01-01T00:00:00.000Z", epoch=1,
-        updated_at="2026-01-01T00:00:00.000Z", cost=1.5, tokens=agent.Tokens(), turns=2, seq=9,
-    )  # fmt: skip
-    pieces = tables.sessions([view], now_ms=1_767_225_600_000 + 7_200_000)
+    pieces = tables.sessions([VIEW], now_ms=1_767_225_600_000 + 7_200_000)
     head, row = ("".join(span.text for span in piece.spans) for piece in pieces)
-    assert row.split() == [view.id, "ready", "Fix", "calc", "2", "$1.50", "2", "h"]
+    assert row.split() == [VIEW.id, "ready", "Fix", "calc", "2", "$1.50", "2", "h"]
     assert [head.index(name) for name in ("STATUS", "TITLE", "REPO")] == [
         row.index(value) for value in ("ready", "Fix", "calc")
     ]

@@ -3,22 +3,20 @@
 from typing import Any
 
 from valet_local.cli.pieces import Piece
-from valet_local.cli.render import Transcript, render
+from valet_local.cli.render import Transcript, render, synced
 from valet_local.client.follow import Entry
-from valet_protocol.codec import decode_data, decode_envelope, encode, new_event
+from valet_local.client.testing import entry, event
+from valet_protocol.codec import decode_data, decode_envelope, encode
 from valet_protocol.events import agent, facts
 from valet_protocol.events.delta import Delta
 from valet_protocol.events.envelope import Data, Event
 
 
-def entry(data: Data | tuple[str, Delta]) -> Entry:
+def stored(data: Data | tuple[str, Delta]) -> Entry:
     if isinstance(data, tuple):
-        event = Event(id="E", type=f"delta.{data[0]}", session_id="S", time_ms=0, data=data[1])
-    else:
-        event = new_event(data, id="E", session_id="S", now_ms=0)
-    raw = encode(event, source="/test").payload
-    envelope = decode_envelope(raw)
-    return Entry(seq=1, envelope=envelope, data=decode_data(envelope), raw=raw)
+        kind, delta = data
+        return entry(Event(id="E", type=f"delta.{kind}", session_id="S", time_ms=0, data=delta))
+    return entry(event(data))
 
 
 def text(offset: int, words: str, part: str = "p1", kind: str = "text", message: str = "m1") -> tuple[str, Delta]:
@@ -34,10 +32,10 @@ def tool(status: Any, **more: Any) -> agent.ToolUpdated:
 
 
 def pieces(*data: Data | tuple[str, Delta]) -> list[Piece]:
-    state = Transcript()
+    state = Transcript(live=True)
     found: list[Piece] = []
     for one in data:
-        state, fresh = render(state, entry(one))
+        state, fresh = render(state, stored(one))
         found += fresh
     return found
 
@@ -48,8 +46,8 @@ def written(*data: Data | tuple[str, Delta]) -> str:
 
 def test_text_is_written_as_it_arrives():
     state = Transcript()
-    state, first = render(state, entry(text(0, "Hel")))
-    _, second = render(state, entry(text(3, "lo")))
+    state, first = render(state, stored(text(0, "Hel")))
+    _, second = render(state, stored(text(3, "lo")))
     assert first[0].spans[0].text == "Hel"
     assert second[0].spans[0].text == "lo"
 
@@ -59,15 +57,15 @@ def test_chunks_that_come_again_or_overlap_are_written_once():
 
 
 def test_after_a_gap_the_completed_text_is_written():
-    assert written(text(0, "He"), text(4, "o w"), text(7, "orld"), whole("Hello world")) == "Hello world"
+    assert written(text(0, "He"), text(4, "o w"), text(7, "orld"), whole("Hello world")) == "Hello world\n"
 
 
 def test_a_follower_that_begins_in_the_middle_of_a_part_gets_it_whole():
-    assert written(text(6, "world"), whole("Hello world")) == "Hello world"
+    assert written(text(6, "world"), whole("Hello world")) == "Hello world\n"
 
 
 def test_a_chunk_that_comes_after_its_completed_text_is_dropped():
-    assert written(text(0, "He"), whole("Hello"), text(2, "llo")) == "Hello"
+    assert written(text(0, "He"), whole("Hello"), text(2, "llo")) == "Hello\n"
 
 
 def test_history_without_chunks_reads_the_same_as_the_live_session():
@@ -104,6 +102,22 @@ def test_a_tool_call_is_shown_in_every_state_with_what_it_does_and_how_long_it_t
 def test_the_states_of_a_call_take_each_others_line_and_its_output_does_not():
     keys = [piece.key for piece in pieces(tool("pending"), tool("completed", output="x"))]
     assert keys == ["t1", "t1", None]
+
+
+def test_a_call_that_did_not_change_is_not_shown_again():
+    assert written(tool("running"), tool("running", metadata={"output": "x"})).count("running") == 1
+
+
+def test_of_history_the_end_of_a_call_is_shown_behind_its_text_and_what_is_under_way_when_it_ends():
+    state = Transcript()
+    shown = ""
+    other = agent.ToolUpdated(message_id="m1", part_id="t2", call_id="d", tool="grep", status="running")
+    for data in (tool("running"), whole("I look."), tool("completed"), other):
+        state, fresh = render(state, stored(data))
+        shown += "".join(span.text for piece in fresh for span in piece.spans)
+    assert shown.splitlines() == ["I look.", "", "✓ bash  completed"]
+    state, fresh = synced(state)
+    assert "".join(span.text for piece in fresh for span in piece.spans) == "▸ grep  running\n"
 
 
 def test_a_failed_call_says_why():
@@ -154,7 +168,7 @@ def test_news_of_the_platform_is_not_part_of_the_transcript():
 
 
 def test_an_unknown_event_is_passed_over():
-    raw = encode(new_event(agent.SessionTitled(title="x"), id="E", session_id="S", now_ms=0), source="/t").payload
+    raw = encode(event(agent.SessionTitled(title="x")), source="/t").payload
     envelope = decode_envelope(raw.replace(b"agent.session_titled", b"agent.of_the_future"))
     later = Entry(seq=1, envelope=envelope, data=decode_data(envelope), raw=raw)
     assert render(Transcript(), later) == (Transcript(), ())

@@ -8,12 +8,10 @@ from valet_local.client.errors import BadAnswer, NotReachable
 from valet_local.client.follow import Entry, Synced
 from valet_local.client.http import Client
 from valet_local.client.sse import FrameReader
-from valet_local.client.testing import FakeApi
+from valet_local.client.testing import SESSION, FakeApi
 from valet_protocol.errors import NotFound
 from valet_protocol.events.delta import Delta
 from valet_protocol.events.envelope import Event
-
-SESSION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 def chunk(number: int) -> Event:

@@ -1,35 +1,21 @@
 """Requests: typed answers, refusals in the API's own words, repeated while the API restarts."""
 
-from typing import Any
-
 import msgspec
 import pytest
 from valet_local.client.bodies import NewSession
 from valet_local.client.endpoint import Endpoint, named
 from valet_local.client.errors import BadAnswer, BadEndpoint, NotReachable
 from valet_local.client.http import Client
-from valet_local.client.testing import FakeApi
+from valet_local.client.testing import SESSION, VIEW, FakeApi
 from valet_protocol.errors import Conflict, NotFound, Problem
-from valet_protocol.events.agent import Tokens
-from valet_protocol.requests import Accepted, Done, SessionPage, SessionView
-
-SESSION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
-
-
-def session_view(**changes: Any) -> SessionView:
-    view = SessionView(
-        id=SESSION, status="ready", status_detail="", owner="u", title="A title", repo=None, branch=None, model="p/m",
-        created_at="2026-01-01T00:00:00.000Z", updated_at="2026-01-01T00:00:00.000Z", epoch=1, cost=0.5,
-        tokens=Tokens(), turns=2, seq=9,
-    )  # fmt: skip
-    return msgspec.structs.replace(view, **changes)
+from valet_protocol.requests import Accepted, Done, SessionPage
 
 
 async def test_a_session_is_created_with_what_was_said_and_nothing_else():
     async with FakeApi() as api, Client(api.endpoint) as client:
-        api.answers["POST", "/api/sessions"] = (201, session_view())
+        api.answers["POST", "/api/sessions"] = (201, VIEW)
         view = await client.create_session(repo="/a/repo")
-    assert view == session_view()
+    assert view == VIEW
     assert api.seen[0].body == b'{"repo":"/a/repo"}'
     assert msgspec.json.decode(api.seen[0].body, type=NewSession).branch is None
     assert api.seen[0].headers["authorization"] == "Bearer secret"
@@ -69,11 +55,14 @@ async def test_a_refusal_keeps_its_code_and_its_words():
 async def test_every_page_of_sessions_is_read():
     other = "01ARZ3NDEKTSV4RRFFQ69G5FAW"
     async with FakeApi() as api, Client(api.endpoint) as client:
-        api.answers["GET", "/api/sessions"] = (200, SessionPage(items=[session_view()], next=SESSION))
+        api.answers["GET", "/api/sessions"] = (200, SessionPage(items=[VIEW], next=SESSION))
 
         def turn_the_page(_: object) -> None:
             if len(api.seen) == 2:
-                api.answers["GET", "/api/sessions"] = (200, SessionPage(items=[session_view(id=other)], next=None))
+                api.answers["GET", "/api/sessions"] = (
+                    200,
+                    SessionPage(items=[msgspec.structs.replace(VIEW, id=other)], next=None),
+                )
 
         api.on_request = turn_the_page
         assert [view.id async for view in client.sessions()] == [SESSION, other]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from valet_local import keys, layout, limits, lock, log_files, ports
-from valet_local.errors import AlreadyRunning, BadDataDir, PortInUse
+from valet_local.errors import AlreadyRunning, BadAddress, BadDataDir, PortInUse
 
 
 def test_a_second_holder_is_told_the_pid_of_the_first(tmp_path: Path) -> None:
@@ -69,6 +69,12 @@ def test_a_used_port_is_named_with_its_holder() -> None:
     assert ports.choose(0) > 0
 
 
+def test_an_address_of_another_machine_is_refused_with_the_reason() -> None:
+    for port in (0, 8700):
+        with pytest.raises(BadAddress, match=r"cannot listen on 192\.0\.2\.1 .*assign"):
+            ports.choose(port, "192.0.2.1")
+
+
 def test_a_log_over_its_cap_is_moved_aside_while_it_is_written(tmp_path: Path) -> None:
     with log_files.open_log(tmp_path, "api") as log:
         log.write(b"old line\n" * 10)
@@ -76,4 +82,12 @@ def test_a_log_over_its_cap_is_moved_aside_while_it_is_written(tmp_path: Path) -
         log.write(b"new line\n")
     assert (tmp_path / "api.log").read_bytes() == b"new line\n"
     assert (tmp_path / "api.log.1").read_bytes() == b"old line\n" * 10
-    assert log_files.tail(tmp_path, "api") == "new line"
+
+
+def test_what_is_shown_of_a_log_is_the_reason_and_no_stack_trace(tmp_path: Path) -> None:
+    with log_files.open_log(tmp_path, "api") as log:
+        log.write(b'{"event":"serving","level":"info"}\n')
+        log.write(b'{"event":"stopped","level":"error","reason":"VALET_NATS_URL is not set"}\n' * 3)
+        log.write(b'Traceback (most recent call last):\n  File "x.py", line 1\nValueError: no\n')
+    assert log_files.last_words(tmp_path, "api") == "stopped: VALET_NATS_URL is not set\nValueError: no"
+    assert log_files.last_words(tmp_path, "nothing") == ""

@@ -2,6 +2,7 @@
 
 import io
 import os
+import subprocess
 import tarfile
 import threading
 from pathlib import Path
@@ -66,6 +67,17 @@ def test_a_half_download_never_counts(tmp_path: Path) -> None:
         ensure(tmp_path, broken)
     assert list((tmp_path / "cache").iterdir()) == []
     assert ensure(tmp_path, fetched).is_file()
+
+
+def test_what_a_killed_process_had_begun_is_cleared_away(tmp_path: Path) -> None:
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    name = tools.cached_opencode(tmp_path / "cache", PACKAGE).parent.name
+    for pid in (dead.pid, os.getpid()):
+        (tmp_path / "cache" / f".{name}.{pid}.ab12").mkdir(parents=True)
+    ensure(tmp_path, fetched)
+    left = {path.name for path in (tmp_path / "cache").iterdir()}
+    assert left == {name, f".{name}.{os.getpid()}.ab12"}
 
 
 def test_a_package_that_is_not_the_published_one_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from valet_service.config_file import ValetConfig
 
 from valet_local import config, isolation, keys, leftovers, limits, nats, plan, ports, postgres, provision
+from valet_local.errors import ToolMissing
 from valet_local.journal import Journal
 from valet_local.layout import Layout
 from valet_local.plan import Facts, ProcessSpec
@@ -54,7 +55,7 @@ def assemble(places: Layout, options: Options, journal: Journal) -> Assembly:
     configuration = config.load(places.data, options.config)
     binary = nats.find_binary()
     nats.check_version(binary)
-    modules = _modules(options, journal)
+    modules = _modules(options)
     kind = options.isolation or configuration.config.sandbox.isolation
     if kind == "bwrap" and any(name == "sandbox-controller" for name, _ in modules):
         isolation.require()
@@ -102,17 +103,15 @@ def assemble(places: Layout, options: Options, journal: Journal) -> Assembly:
     )
 
 
-def _modules(options: Options, journal: Journal) -> list[tuple[str, str]]:
-    """The services to run, as in `plan.SERVICE_MODULES`; one that is not installed is said and left out."""
-    found: list[tuple[str, str]] = []
-    for name, module in plan.SERVICE_MODULES:
-        if options.services is not None and name not in options.services:
-            continue
-        if _runnable(module):
-            found.append((name, module))
-        else:
-            journal.say(f"warning: the service {name} is not installed; going on without it")
-    return found
+def _modules(options: Options) -> list[tuple[str, str]]:
+    """The services to run, as in `plan.SERVICE_MODULES`. Raises `ToolMissing` for one that is not installed."""
+    wanted = [
+        (name, module) for name, module in plan.SERVICE_MODULES if options.services is None or name in options.services
+    ]
+    for name, module in wanted:
+        if not _runnable(module):
+            raise ToolMissing(f"the service {name} ({module}) is not installed. Install Valet again")
+    return wanted
 
 
 def _runnable(module: str) -> bool:

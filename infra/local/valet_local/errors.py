@@ -4,6 +4,7 @@ LocalError
 ├── AlreadyRunning      another `valet up` holds this data directory
 ├── NotRunning          `valet down` (or a client) found no platform there
 ├── PortInUse           the port that was asked for is taken
+├── BadAddress          one cannot listen on that address at all
 ├── DiskFull            too little room for the data directory
 ├── BadDataDir          the data directory cannot be used
 ├── ToolError           a program Valet needs cannot be had
@@ -40,6 +41,11 @@ class PortInUse(LocalError):
     def __init__(self, host: str, port: int, holder: str | None) -> None:
         by = f" by {holder}" if holder else ""
         super().__init__(f"port {port} on {host} is in use{by}. Choose another with --port, or --port 0 for a free one")
+
+
+class BadAddress(LocalError):
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"cannot listen on {host} port {port}: {reason}. Choose others with --host and --port")
 
 
 class DiskFull(LocalError):

@@ -5,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
 from valet_local import limits
 
 
@@ -28,13 +30,41 @@ def trim(directory: Path, cap: int = limits.LOG_CAP_BYTES) -> None:
             os.truncate(path, 0)
 
 
-def tail(directory: Path, name: str, lines: int = limits.LOG_TAIL_LINES) -> str:
-    """The end of a log, for a person."""
+def last_words(directory: Path, name: str, lines: int = limits.LOG_TAIL_LINES) -> str:
+    """Why a process ended, as far as its log says, for a person: no stack trace, of JSON lines only the
+    reason.
+    """
+    said = [words for line in _tail(directory / f"{name}.log") if (words := _words(line))]
+    distinct = dict.fromkeys(reversed(said))  # a process that is started again says the same again
+    return "\n".join(reversed(list(distinct)[:lines]))
+
+
+def _tail(path: Path) -> list[str]:
     try:
-        with (directory / f"{name}.log").open("rb") as file:
+        with path.open("rb") as file:
             file.seek(0, os.SEEK_END)
             file.seek(max(0, file.tell() - 64 * 1024))
-            text = file.read().decode(errors="replace")
+            return file.read().decode(errors="replace").splitlines()
     except FileNotFoundError:
+        return []
+
+
+class _Line(msgspec.Struct, frozen=True):
+    """What matters of a line that a service wrote (structlog JSON)."""
+
+    event: str = ""
+    level: str = ""
+    reason: str = ""
+    error: str = ""
+
+
+def _words(line: str) -> str:
+    if line.startswith((" ", "\t", "Traceback ")):
         return ""
-    return "\n".join(text.splitlines()[-lines:])
+    try:
+        entry = msgspec.json.decode(line.encode(), type=_Line)
+    except msgspec.DecodeError:
+        return line.strip()
+    if entry.level not in ("warning", "error", "critical"):
+        return ""
+    return ": ".join(filter(None, (entry.event, entry.reason or entry.error)))

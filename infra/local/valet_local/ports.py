@@ -3,28 +3,27 @@
 import errno
 import socket
 
-from valet_local.errors import PortInUse
+from valet_local.errors import BadAddress, PortInUse
 
 
 def free_port(host: str = "127.0.0.1") -> int:
     """A port nobody has at this moment."""
-    with socket.socket() as probe:
+    with socket.socket(_family(host)) as probe:
         probe.bind((host, 0))
         return probe.getsockname()[1]
 
 
 def is_free(port: int, host: str = "127.0.0.1") -> bool:
-    """Whether a server could listen there now."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
+    """Whether a server could listen there now. Raises `BadAddress` where it never could."""
+    with socket.socket(_family(host)) as probe:
         # As servers do: a port of connections that just ended counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
-            if error.errno in (errno.EADDRINUSE, errno.EACCES):
+            if error.errno == errno.EADDRINUSE:
                 return False
-            raise
+            raise BadAddress(host, port, error.strerror or str(error)) from None
         return True
 
 
@@ -33,10 +32,17 @@ def choose(port: int, host: str = "127.0.0.1") -> int:
     be seen.
     """
     if port == 0:
-        return free_port(host)
+        try:
+            return free_port(host)
+        except OSError as error:
+            raise BadAddress(host, port, error.strerror or str(error)) from None
     if not is_free(port, host):
         raise PortInUse(host, port, _holder(port))
     return port
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _holder(port: int) -> str | None:

@@ -194,8 +194,8 @@ class Supervisor:
         write_atomically(self._edges.record, msgspec.json.encode(running))
 
     def _failed(self, name: str, what: str) -> StartFailed:
-        words = log_files.tail(self._edges.logs, name)
-        return StartFailed(f"{name} {what}. The end of {self._edges.logs / name}.log:\n{words or '(empty)'}")
+        words = log_files.last_words(self._edges.logs, name)
+        return StartFailed(f"{name} {what}; all it said is in {self._edges.logs / name}.log\n{words}".rstrip())
 
 
 def _cause(status: int) -> str:

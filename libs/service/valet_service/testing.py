@@ -13,6 +13,7 @@ from pathlib import Path
 from nats.aio.client import Client
 
 from valet_service import broker, limits
+from valet_service.credentials import Trust
 
 
 def nats_server_binary() -> str:
@@ -25,17 +26,19 @@ def nats_server_binary() -> str:
 
 
 class BrokerProcess:
-    """A NATS server with JetStream on a free loopback port, without authentication. Use with `with`.
+    """A NATS server with JetStream on a free loopback port. Use with `with`.
 
-    `start` after `kill` is the same server again: same port, same store.
+    `start` after `kill` is the same server again: same port, same store. Without `trust` it asks for no
+    authentication; with it, for credentials signed by its account.
     """
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, trust: Trust | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
         self.url = f"nats://127.0.0.1:{self.port}"
         self._store = store
+        self._trust = trust
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> "BrokerProcess":
@@ -52,6 +55,7 @@ class BrokerProcess:
         config = self._store / "server.conf"
         config.write_text(
             f'listen: "127.0.0.1:{self.port}"\nmax_payload: 8MB\njetstream {{ store_dir: "{self._store}" }}\n'
+            + _authentication(self._trust)
         )
         with log.open("ab") as output:
             self._process = subprocess.Popen([nats_server_binary(), "-c", str(config)], stdout=output, stderr=output)
@@ -73,9 +77,19 @@ class BrokerProcess:
             self._process.wait()
             self._process = None
 
-    async def connect(self, name: str = "test", *, reconnect: bool = True) -> Client:
+    async def connect(self, name: str = "test", *, reconnect: bool = True, creds: Path | None = None) -> Client:
         """A connection to it, as services make theirs."""
-        return await broker.connect(self.url, name=name, reconnect=reconnect)
+        return await broker.connect(self.url, name=name, reconnect=reconnect, creds=str(creds) if creds else None)
+
+
+def _authentication(trust: Trust | None) -> str:
+    if trust is None:
+        return ""
+    accounts = "\n".join(f"  {account.public}: {account.jwt}" for account in (trust.system, trust.valet))
+    return (
+        f"operator: {trust.operator_jwt}\nsystem_account: {trust.system.public}\n"
+        f"resolver: MEMORY\nresolver_preload {{\n{accounts}\n}}\n"
+    )
 
 
 async def until(condition: Callable[[], object], what: str, timeout: float = 10.0) -> None:

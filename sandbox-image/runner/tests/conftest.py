@@ -1,4 +1,7 @@
-"""What the runner's tests stand on. Real: the runner, OpenCode, nats-server, git. Not: the model, the ledger, the portal."""
+"""What the runner's tests stand on.
+
+Real: the runner, OpenCode, nats-server, git. Not real: the model, the ledger, the portal.
+"""
 
 import os
 import subprocess

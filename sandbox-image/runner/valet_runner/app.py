@@ -28,6 +28,7 @@ from valet_runner import (
     git_state,
     limits,
     processes,
+    reconcile,
     relay,
     workspace,
 )
@@ -114,12 +115,14 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         try:
             client = await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
             session = await conversation.resume(client, home)
+            newest = reconcile.newest_message(await client.messages(session.id))
         except (OpencodeFailed, OpencodeUnavailable, OpencodeRefused) as error:
             await _boot_failed(publisher, agent.BootFailed(stage="opencode", detail=str(error)))
         bridge = Bridge(
             process=process,
             publisher=publisher,
             session=session,
+            newest=newest,
             changes=lambda: git_state.changes(spec, env, base),
             now_ms=_now_ms,
             clock=time.monotonic,
@@ -130,6 +133,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             process=process,
             publisher=publisher,
             bridge=bridge,
+            attached_seq=attached.seq,
             ready=agent.RunnerReady(
                 opencode_version=process.version,
                 base_commit=base,
@@ -146,6 +150,7 @@ async def _serve(
     process: OpencodeProcess,
     publisher: Publisher,
     bridge: Bridge,
+    attached_seq: int,
     ready: agent.RunnerReady,
 ) -> None:
     """Everything is there: say so and work."""
@@ -162,7 +167,7 @@ async def _serve(
             bridge.restarted(detail)
 
     process.ended, process.healthy = ended, healthy
-    handler = FactHandler(bridge, epoch=spec.epoch)
+    handler = FactHandler(bridge, epoch=spec.epoch, attached_seq=attached_seq)
     tasks = [asyncio.create_task(_stream(process, bridge, listening)), asyncio.create_task(bridge.watch())]
     try:
         heard = asyncio.create_task(listening.wait())

@@ -25,7 +25,11 @@ _log = logs.get(__name__)
 
 
 class Bridge:
-    """One conversation of one OpenCode, bridged to one session's log."""
+    """One conversation of one OpenCode, bridged to one session's log.
+
+    `newest` is the conversation's greatest message id so far; `changes` says what differs from the base commit;
+    `now_ms` is milliseconds since 1970, `clock` seconds of a monotonic clock.
+    """
 
     def __init__(
         self,
@@ -33,6 +37,7 @@ class Bridge:
         process: OpencodeProcess,
         publisher: Publisher,
         session: frames.Session,
+        newest: str | None,
         changes: Callable[[], Awaitable[GitChanged | None]],
         now_ms: Callable[[], int],
         clock: Callable[[], float],
@@ -43,6 +48,7 @@ class Bridge:
         self._now_ms = now_ms
         self._clock = clock
         self._state = BridgeState(root=session.id, title=session.title)
+        self._newest = newest
         self._turn: Turn | None = None
         self._over = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
@@ -99,17 +105,15 @@ class Bridge:
         self._begin(turn)
         try:
             client = await self._process.client(limits.READY_TIMEOUT)
-            messages = await client.messages(self._state.root)
             started = agent.TurnStarted(
                 turn_id=fact.turn_id, prompt_id=fact.prompt_id, opencode_session=self._state.root
             )
-            if again and any(message_ids.belongs_to(message.info.id, fact.turn_id) for message in messages):
+            if again and await self._was_sent(client, fact.turn_id):
                 self._say([started])
                 failure = AgentError(name="runner_lost", message="The sandbox's runner was restarted during the turn.")
                 await self._finish(msgspec.structs.replace(turn, lost=True, failure=failure), "interrupted")
                 return True
-            newest = reconcile.newest_message(messages)
-            message_id = message_ids.user_message_id(fact.turn_id, self._now_ms(), newest)
+            message_id = message_ids.user_message_id(fact.turn_id, self._now_ms(), self._newest)
             turn = self._turn = msgspec.structs.replace(turn, user_message=message_id, began=self._clock())
             self._state = translate.begin_turn(self._state, message_id)
             stored = self._say([started])
@@ -146,7 +150,8 @@ class Bridge:
                     fact.question_id, reply if reply in ("once", "always", "reject") else "reject"
                 )
             else:
-                await client.answer_question(fact.question_id, fact.answers or [[_NO_ANSWER]])
+                answers = [answer or [_NO_ANSWER] for answer in fact.answers or [[]]]
+                await client.answer_question(fact.question_id, answers)
         except OpencodeRefused as error:
             _log.info("answer_not_taken", question=fact.question_id, error=str(error))
 
@@ -182,6 +187,10 @@ class Bridge:
             return  # it was slow to say so, but has the prompt
         failure = AgentError(name="opencode_unavailable", message=str(error))
         await self._finish(msgspec.structs.replace(self._turn, failure=failure), "not started")
+
+    async def _was_sent(self, client: OpencodeClient, turn_id: str) -> bool:
+        messages = await client.messages(self._state.root)
+        return any(message_ids.belongs_to(message.info.id, turn_id) for message in messages)
 
     async def _has(self, message_id: str) -> bool:
         try:
@@ -231,6 +240,7 @@ class Bridge:
             changed = None
         self._say([*items, *([changed] if changed else []), ended])
         self._ended.add(turn.turn_id)
+        self._newest = max([*self._state.messages, turn.user_message, self._newest or ""])
         self._turn = None
         self._publisher.turn = None
         self._over.set()

@@ -21,11 +21,15 @@ _log = logs.get(__name__)
 
 
 class FactHandler:
-    """Acts on one delivery after the other. `replaced` is set when the session belongs to a newer epoch."""
+    """Acts on one delivery after the other. `replaced` is set when the session belongs to a newer epoch.
 
-    def __init__(self, bridge: Bridge, *, epoch: int) -> None:
+    `attached_seq` is the sequence from which on this runner holds the session.
+    """
+
+    def __init__(self, bridge: Bridge, *, epoch: int, attached_seq: int) -> None:
         self._bridge = bridge
         self._epoch = epoch
+        self._attached_seq = attached_seq
         self.replaced = asyncio.Event()
 
     async def handle(self, delivery: Delivery) -> None:
@@ -33,7 +37,9 @@ class FactHandler:
         event = codec.decode(delivery.payload, delivery.seq)
         match event.data:
             case facts.TurnDispatched() as dispatched:
-                if not await self._bridge.dispatch(dispatched, again=delivery.attempt > 1):
+                # one from before this runner may have been acted on by the one before it
+                again = delivery.attempt > 1 or delivery.seq <= self._attached_seq
+                if not await self._bridge.dispatch(dispatched, again=again):
                     await delivery.again(_BUSY_WAIT)
                     return
             case facts.TurnInterruptRequested(turn_id=turn_id):

@@ -26,6 +26,12 @@ FIRST_STARTS = 3
 STOP_GRACE = 2.5
 """Between SIGTERM and SIGKILL: measured 2.3 s for its orderly end."""
 
+LOOK_EVERY = 5.0
+"""How often a running OpenCode is probed."""
+
+HANG_TIMEOUT = 60.0
+"""Without an answer to any probe: a burst of 20,000 tokens keeps it busy for 13 s (measured), nothing for a minute."""
+
 LAST_WORDS_BYTES = 4096
 """How much of OpenCode's output is kept to say why it ended."""
 
@@ -114,6 +120,3 @@ ATTACH_TIMEOUT = 10.0
 
 FLUSH_TIMEOUT = 3.0
 """At stop, for events not yet stored: the sandbox is ended soon after."""
-
-TREE_LOOK = 5.0
-"""How often OpenCode's descendants are noted: what it leaves behind when it is killed is found by that."""

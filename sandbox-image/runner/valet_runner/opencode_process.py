@@ -100,7 +100,7 @@ class OpencodeProcess:
         password = secrets.token_urlsafe(24)
         self._last_words.clear()
         try:
-            self._process = await asyncio.create_subprocess_exec(
+            self._process = await processes.start(
                 self._spec.opencode,
                 "serve",
                 "--port",
@@ -116,11 +116,7 @@ class OpencodeProcess:
                 ),
                 # not the workspace: its clone may still be running, and OpenCode would look at it half done
                 cwd=str(home),
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=processes.die_with_parent,
             )
         except OSError as error:
             raise OpencodeUnavailable(f"{self._spec.opencode} cannot be started: {error}") from error
@@ -148,17 +144,23 @@ class OpencodeProcess:
         raise OpencodeUnavailable("OpenCode ended before it listened")
 
     async def _watch(self) -> None:
-        """Read its output to the end: a full pipe would stop it. Its descendants are noted, to be ended with it."""
+        """Until it ends, or hangs and is killed. Its output is read, for a full pipe would stop it."""
         assert self._process
         assert self._process.stdout
-        below: set[int] = set()
+        assert self._client
+        loop = asyncio.get_running_loop()
+        answered = loop.time()
         reader = asyncio.create_task(self._drain(self._process.stdout))
         try:
             waiting = asyncio.create_task(self._process.wait())
             while not waiting.done():
-                below = set(processes.descendants([self._process.pid]))
-                await asyncio.wait([waiting], timeout=limits.TREE_LOOK)
-            processes.end_tree(self._process.pid, also=processes.orphans(os.getpid(), below))
+                if await _healthy(self._client):
+                    answered = loop.time()
+                elif loop.time() - answered > limits.HANG_TIMEOUT:
+                    self._remember(b"it no longer answered and was killed\n")
+                    self.kill()
+                await asyncio.wait([waiting], timeout=limits.LOOK_EVERY)
+            await processes.end_orphans(self._process.pid)
         finally:
             reader.cancel()
 
@@ -175,14 +177,14 @@ class OpencodeProcess:
     async def _stop(self) -> None:
         process = self._process
         if process and process.returncode is None:
-            below = processes.descendants([process.pid])
             try:
                 os.killpg(process.pid, signal.SIGTERM)
                 await asyncio.wait_for(process.wait(), limits.STOP_GRACE)
             except (TimeoutError, ProcessLookupError):
                 _log.info("opencode_killed", reason="it did not end in time")
-            processes.end_tree(process.pid, also=processes.orphans(os.getpid(), below))
+            processes.end_tree(process.pid)
             await process.wait()
+            await processes.end_orphans(process.pid)
         await self._forget()
 
     def _remember(self, piece: bytes) -> None:

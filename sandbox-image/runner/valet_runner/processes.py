@@ -1,7 +1,7 @@
 """Child processes: running a command, and ending a whole tree of them.
 
-OpenCode's shell commands have process groups of their own and outlive it (measured), so a tree is found in /proc
-before its root is killed, and what was orphaned comes to the runner, which is its own subreaper.
+OpenCode's shell commands have process groups of their own and outlive it (measured). The runner is the subreaper of
+all that: whatever is orphaned becomes its child, and a child it did not start itself is such an orphan.
 """
 
 import asyncio
@@ -18,6 +18,10 @@ import msgspec
 _PR_SET_PDEATHSIG = 1
 _PR_SET_DUMPABLE = 4
 _PR_SET_CHILD_SUBREAPER = 36
+
+_own: set[int] = set()
+"""Running programs that were started here."""
+_starting = asyncio.Lock()
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,21 +47,29 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+async def start(*command: str, env: Mapping[str, str], cwd: str, stderr: int) -> asyncio.subprocess.Process:
+    """Start a program in a session of its own, its output piped. Raises `OSError` when it cannot be."""
+    async with _starting:
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            env=dict(env),
+            cwd=cwd,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+        _own.add(process.pid)
+    return process
+
+
 async def run(*command: str, env: Mapping[str, str], cwd: str, timeout: float, limit: int | None = None) -> Finished:
     """Run a command to its end; of its output at most `limit` bytes are kept, then it is killed.
 
     Raises `TimeoutError` after `timeout` seconds (and kills it), `OSError` when it cannot be started.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        env=dict(env),
-        cwd=cwd,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        start_new_session=True,
-        preexec_fn=die_with_parent,
-    )
+    process = await start(*command, env=env, cwd=cwd, stderr=asyncio.subprocess.PIPE)
     assert process.stdout
     assert process.stderr
     errors = asyncio.create_task(process.stderr.read())
@@ -76,6 +88,7 @@ async def run(*command: str, env: Mapping[str, str], cwd: str, timeout: float, l
         if process.returncode is None:
             _kill_group(process.pid)
             await process.wait()
+        _own.discard(process.pid)
     return Finished(code=code, stdout=stdout, stderr=stderr)
 
 
@@ -93,26 +106,27 @@ def descendants(roots: Iterable[int]) -> list[int]:
     return found
 
 
-def end_tree(root: int, *, also: Iterable[int] = ()) -> None:
-    """Kill a process group's leader, its group and everything under it, and `also` (orphans of it seen before)."""
-    doomed = {*descendants([root]), *also}
+def end_tree(root: int) -> None:
+    """Kill a process group's leader, its group and everything under it."""
+    doomed = descendants([root])
     _kill_group(root)
-    for pid in doomed:
+    _kill(doomed)
+
+
+async def end_orphans(of: int) -> None:
+    """After the death of a program that `start` started: kill what it left behind."""
+    _own.discard(of)
+    async with _starting:  # a program just being started is not an orphan
+        children = [pid for pid, parent in _processes() if parent == os.getpid() and pid not in _own]
+        _kill([*descendants(children), *children])
+
+
+def _kill(pids: list[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-        reap(pid)
-
-
-def orphans(of_parent: int, before: Iterable[int]) -> list[int]:
-    """Which of these processes now belong to `of_parent`: they were somebody else's children before."""
-    known = set(before)
-    return [pid for pid, parent in _processes() if parent == of_parent and pid in known]
-
-
-def reap(pid: int) -> None:
-    """Collect a dead child that no event loop waits for."""
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(pid, os.WNOHANG)
+        with contextlib.suppress(ChildProcessError):  # no event loop waits for an adopted child
+            os.waitpid(pid, os.WNOHANG)
 
 
 def _processes() -> list[tuple[int, int]]:

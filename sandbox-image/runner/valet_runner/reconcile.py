@@ -4,6 +4,7 @@ OpenCode replays nothing, so whatever the stream may have lost is read from its 
 stream's own frames; the translation drops what it has already said.
 """
 
+import asyncio
 from typing import Protocol
 
 import msgspec
@@ -37,7 +38,9 @@ class Api(Protocol):
 async def look(api: Api, state: BridgeState) -> Listing:
     """Read it. The status first: what a busy session lists may be old, what an idle one lists is final."""
     statuses = await api.statuses()
-    messages = await api.messages(state.root)
+    messages, questions, permissions = await asyncio.gather(
+        api.messages(state.root), api.questions(), api.permissions()
+    )
     children: list[frames.Session] = []
     if state.children or any(part.tool == "task" for message in messages for part in message.parts):
         parents = [state.root]
@@ -51,8 +54,8 @@ async def look(api: Api, state: BridgeState) -> Listing:
         statuses=statuses,
         children=children,
         messages=messages,
-        questions=await api.questions(),
-        permissions=await api.permissions(),
+        questions=questions,
+        permissions=permissions,
     )
 
 

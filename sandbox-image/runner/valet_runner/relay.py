@@ -42,6 +42,13 @@ def authorised_head(head: bytes, token: str) -> bytes:
     return "\r\n".join([first, *kept]).encode("latin-1") + _END
 
 
+def closing_head(head: bytes) -> bytes:
+    """A response's head that says that the connection ends with it, so that a client does not try to use it again."""
+    if b"\r\nconnection:" in head.lower() or head.startswith(b"HTTP/1.1 1"):
+        return head
+    return head.removesuffix(b"\r\n") + b"Connection: close\r\n\r\n"
+
+
 async def serve_http(portal: str, token: str) -> tuple[asyncio.Server, int]:
     """Listen for the proxy's clients and for OpenCode's model requests. Gives the server and its port."""
 
@@ -59,7 +66,7 @@ async def serve_http(portal: str, token: str) -> tuple[asyncio.Server, int]:
             far_writer.close()
             await _answer(writer, 400, "not an HTTP request")
             return
-        await _join(reader, writer, far_reader, far_writer)
+        await _join(reader, writer, far_reader, far_writer, mark_last=not head.startswith(b"CONNECT "))
 
     return await _listen(accept)
 
@@ -112,6 +119,8 @@ async def _join(
     writer: asyncio.StreamWriter,
     far_reader: asyncio.StreamReader,
     far_writer: asyncio.StreamWriter,
+    *,
+    mark_last: bool = False,
 ) -> None:
     """Pass bytes both ways until the portal has said all, or one side breaks."""
     for end in (writer, far_writer):
@@ -122,7 +131,13 @@ async def _join(
     request = asyncio.create_task(_pump(reader, far_writer))
     try:
         # the portal's end is the end: one request per connection, or a tunnel that is done
+        if mark_last:
+            writer.write(closing_head(await far_reader.readuntil(_END)))
         await _pump(far_reader, writer)
+    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+        _log.info("relay_cut", error=str(error))
+    except asyncio.CancelledError:
+        return  # the runner ends; asyncio 3.11 would report the connection's cancelled task as an error
     finally:
         request.cancel()
         writer.close()

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -34,6 +34,22 @@ WAIT = 60.0
 """Seconds a test waits for anything: OpenCode starts in 3 s alone, and in far more on a machine full of tests."""
 
 D = TypeVar("D", bound=Data)
+
+
+class Logged(msgspec.Struct, Generic[D], frozen=True, kw_only=True):
+    """An event of the log whose kind is known."""
+
+    seq: int
+    turn: str | None
+    epoch: int | None
+    data: D
+
+
+async def condition(check: Callable[[], bool]) -> None:
+    """Wait until something of the world outside is so."""
+    async with asyncio.timeout(WAIT):
+        while not check():  # noqa: ASYNC110 - processes and files set no event
+            await asyncio.sleep(0.02)
 
 
 class Broker:
@@ -181,14 +197,20 @@ class Ledger:
         )
         return turn_id
 
-    async def until(self, kind: type[D], wanted: Callable[[D], bool] = lambda _: True, *, after: int = 0) -> Event:
+    async def deliver_again(self) -> None:
+        """Have the broker forget what the runner acknowledged: every fact is delivered once more."""
+        name = subjects.runner_consumer(self.session_id)
+        await durable_reader.delete_consumer(self._nc, name)
+        await durable_reader.ensure_consumer(self._nc, name, [subjects.source(self.session_id, "fact")])
+
+    async def until(self, kind: type[D], wanted: Callable[[D], bool] = lambda _: True, *, after: int = 0) -> Logged[D]:
         """The first event of a kind that fits, waited for; `after` skips that many events of the log."""
         async with asyncio.timeout(WAIT):
             while True:
                 self._arrived.clear()
                 for event in self.events[after:]:
                     if isinstance(event.data, kind) and wanted(event.data):
-                        return event
+                        return Logged(seq=event.seq, turn=event.turn, epoch=event.epoch, data=event.data)
                 await self._arrived.wait()
 
     def said(self, kind: type[D], *, turn: str | None = None) -> list[D]:
@@ -198,7 +220,8 @@ class Ledger:
     async def _attach(self, request: AttachRunner) -> Attached:
         if request.epoch < self.current_epoch:
             raise Conflict("replaced", f"epoch {self.current_epoch} has the session")
-        return Attached(seq=1, base_commit=self.base_commit)
+        seq = self.events[-1].seq if self.events else 0
+        return Attached(seq=seq, base_commit=self.base_commit)
 
     async def _read(self, reader: LogReader) -> None:
         while True:
@@ -237,6 +260,16 @@ class Runner:
     def opencode(self) -> int:
         """Pid of its OpenCode."""
         return next(pid for pid, command in self.children() if " serve " in command)
+
+    def status(self) -> int | None:
+        """Its exit status; none while it runs."""
+        assert self.process
+        return self.process.poll()
+
+    def wait(self) -> int:
+        """Wait for its end; gives the exit status."""
+        assert self.process
+        return self.process.wait(WAIT)
 
     def end(self, number: int = signal.SIGTERM) -> int:
         """Send a signal and wait; gives the exit status."""

@@ -14,23 +14,29 @@ class Connection(HttpToolsProtocol):
     like any other, and the route decides what becomes of it.
     """
 
-    _header_bytes = 0
+    _head_bytes = 0
+    _in_head = True
+
+    def data_received(self, data: bytes) -> None:
+        if self._in_head:
+            self._head_bytes += len(data)
+        super().data_received(data)
+        if self._in_head and self._head_bytes > limits.HEADER_BYTES and not self.transport.is_closing():
+            self.send_400_response("headers too large")
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._header_bytes = 0
         self.scope["extensions"] = {SCOPE_KEY: self}  # type: ignore[typeddict-item]
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._header_bytes += len(name) + len(value)
-        if self._header_bytes > limits.HEADER_BYTES:
-            raise ValueError("headers too large")  # the parser stops, and the answer is 400
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        self._head_bytes, self._in_head = 0, False
         super().on_headers_complete()
-        if self.parser.should_upgrade():
+        if self.parser is not None and self.parser.should_upgrade():
             self.cycle.keep_alive = False  # the parser cannot go on after such a request
+
+    def on_message_complete(self) -> None:
+        super().on_message_complete()
+        self._in_head = True  # of the next request
 
     def _should_upgrade(self) -> bool:
         return False

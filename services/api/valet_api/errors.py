@@ -18,7 +18,7 @@ class PortTaken(ApiError):
 
     def __init__(self, host: str, port: int, reason: str) -> None:
         super().__init__(
-            f"cannot listen on {host}:{port}: {reason}. Stop what listens there or choose another --port (0: a free one)"
+            f"cannot listen on {host}:{port}: {reason}. Stop what listens there or choose another port (0: a free one)"
         )
 
 

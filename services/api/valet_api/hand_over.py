@@ -28,16 +28,17 @@ class Door:
         """Give the connection away. Raises `NoEventBus` when nobody takes it in time; it is then still ours."""
         payload = msgspec.json.encode(message)
         frame = len(payload).to_bytes(4, "big") + payload
-        async with self._lock:
-            loop = asyncio.get_running_loop()
-            until = loop.time() + limits.HAND_OVER_WAIT
-            while not connection.gone:
-                if await self._attempt(connection, frame):
-                    connection.let_go()
-                    return
-                if loop.time() > until:
-                    raise NoEventBus("the event bus takes no connections")
-                await asyncio.sleep(limits.HAND_OVER_RETRY)
+        loop = asyncio.get_running_loop()
+        until = loop.time() + limits.HAND_OVER_WAIT
+        while not connection.gone:
+            async with self._lock:
+                given = await self._attempt(connection, frame)
+            if given:
+                connection.let_go()
+                return
+            if loop.time() > until:
+                raise NoEventBus("the event bus takes no connections")
+            await asyncio.sleep(limits.HAND_OVER_RETRY)
 
     async def reachable(self) -> bool:
         """Whether somebody listens."""

@@ -23,14 +23,7 @@ from valet_service import rpc
 
 R = TypeVar("R", bound=Reply)
 AboutSession = (
-    CreateSession
-    | SubmitPrompt
-    | AnswerQuestion
-    | AbortTurn
-    | TerminateSession
-    | GetSession
-    | ListMessages
-    | GetDiff
+    CreateSession | SubmitPrompt | AnswerQuestion | AbortTurn | TerminateSession | GetSession | ListMessages | GetDiff
 )
 
 

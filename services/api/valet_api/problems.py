@@ -39,9 +39,7 @@ def document(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
         extra["WWW-Authenticate"] = 'Bearer realm="valet"'
     if problem.status in (429, 503):
         extra["Retry-After"] = str(limits.RETRY_AFTER)
-    return Response(
-        msgspec.json.encode(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=extra
-    )
+    return Response(msgspec.json.encode(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=extra)
 
 
 def refused(_: Request[Any, Any, Any], refusal: Refused) -> Response[bytes]:
@@ -59,6 +57,16 @@ def http_error(_: Request[Any, Any, Any], error: HTTPException) -> Response[byte
     if "after" in _keys(error):
         code = "bad_cursor"
     return document(Problem(title=title, status=status, detail=detail, code=code), error.headers)
+
+
+def undecodable(_: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """A body that is not UTF-8, or nested deeper than anything meant seriously."""
+    reason = "nested too deeply" if isinstance(error, RecursionError) else "not UTF-8"
+    return document(
+        Problem(
+            title="Bad request", status=400, detail=f"The body is {reason}; send JSON in UTF-8.", code="bad_request"
+        )
+    )
 
 
 def unexpected(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
@@ -89,7 +97,9 @@ def _keys(error: HTTPException) -> set[str]:
 def responses(*statuses: int) -> dict[int, ResponseSpec]:
     """The problems of an operation, for the OpenAPI document."""
     return {
-        status: ResponseSpec(data_container=Problem, description=_MEANINGS[status], media_type=MEDIA_TYPE, generate_examples=False)
+        status: ResponseSpec(
+            data_container=Problem, description=_MEANINGS[status], media_type=MEDIA_TYPE, generate_examples=False
+        )
         for status in (401, *statuses, 503)
     }
 

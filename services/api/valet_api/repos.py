@@ -75,7 +75,7 @@ def _checked_path(repo: str, path: str, is_directory: Callable[[str], bool]) -> 
     if not is_directory(path):
         raise Unprocessable(
             "repo_not_found",
-            f"There is no directory {path} on the platform's machine. Check the path; a repository elsewhere needs a URL.",
+            f"There is no directory {path} on the platform's machine. Check the path; what is elsewhere needs a URL.",
         )
     return repo
 

@@ -10,6 +10,7 @@ from valet_event_bus.hand_over import Unpacker
 from valet_event_bus.testing import some_event
 from valet_protocol.errors import BadEvent
 from valet_protocol.requests import HandOver
+from websockets.frames import Frame
 from websockets.protocol import OPEN, Protocol, Side
 
 
@@ -17,7 +18,7 @@ def websocket_texts(data: bytes) -> list[bytes]:
     """What a WebSocket client makes of the bytes."""
     client = Protocol(Side.CLIENT, state=OPEN)
     client.receive_data(data)
-    return [frame.data for frame in client.events_received()]
+    return [bytes(frame.data) for frame in client.events_received() if isinstance(frame, Frame)]
 
 
 @given(st.lists(st.integers(0, 300), max_size=30), st.integers(1, 500))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import socket
 
 from nats.aio.client import Client as Broker
@@ -79,8 +80,15 @@ class Clients:
             client.abort()
 
 
+def allow_connections() -> None:
+    """As many open files as we may have: the usual 1,024 would be the limit of clients."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
 async def main(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set."""
+    allow_connections()
     nc = await broker.connect_service(settings, "event-bus")
     await broker.ensure_stream(nc)
     hub = Hub(nc, await stream.last_seq(nc))

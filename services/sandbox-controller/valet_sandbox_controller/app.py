@@ -28,6 +28,9 @@ NAME = "sandbox-controller"
 FACTS = [subjects.every("fact", "sandbox_requested"), subjects.every("fact", "sandbox_release_requested")]
 """What it acts on."""
 
+RUNNER = (sys.executable, "-m", "valet_runner")
+"""What runs in a sandbox."""
+
 _log = logs.get(__name__)
 
 
@@ -56,8 +59,7 @@ def make_provider(settings: Settings, controller: ControllerConfig, command: tup
 async def main(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until told to stop, then end every sandbox."""
     controller_config = config.load(settings)
-    runner = (sys.executable, "-m", "valet_runner")
-    provider = make_provider(settings, controller_config, runner)
+    provider = make_provider(settings, controller_config, RUNNER)
     try:
         await provider.check()
     except SandboxRefused as refusal:

@@ -31,7 +31,7 @@ class IsolationUnavailable(SandboxRefused):
             f"Agents cannot be isolated here: {reason}. Install bubblewrap (Debian, Ubuntu:"
             " `apt-get install bubblewrap`) and allow user namespaces (`sysctl kernel.unprivileged_userns_clone=1`,"
             " on Ubuntu also `sysctl kernel.apparmor_restrict_unprivileged_userns=0`). On a machine that is a sandbox"
-            ' already, `--isolation none` (or `isolation = "none"` under [sandbox] in valet.toml) runs agents without it.'
+            ' already, `--isolation none` (or `isolation = "none"` under [sandbox] in valet.toml) does without.'
         )
 
 

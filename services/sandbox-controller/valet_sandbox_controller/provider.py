@@ -73,6 +73,7 @@ class SandboxRef(msgspec.Struct, frozen=True, kw_only=True):
     """Its start in clock ticks since boot (field 22 of /proc/<pid>/stat): pids are used again."""
     monitor: int = 0
     """Local providers: the process that waits for it; 0 for none."""
+    monitor_start_time: int = 0
     status_file: str = ""
     """Where the exit code is written, so that it is known although nobody was waiting."""
 

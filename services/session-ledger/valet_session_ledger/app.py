@@ -99,6 +99,8 @@ async def _resume(store: Store, sessions: Sessions, projector: Projector, reacto
     with contextlib.suppress(TimeoutError):
         await projector.flush()
     restless = await database.persist(store.restless)
+    going_on = await database.persist(lambda: store.going_on(limits.LOADED_AT_START))
+    await database.persist(lambda: sessions.load(going_on))
     reactor.start()
     for live in sessions.all():
         reactor.touched(live)

@@ -17,7 +17,7 @@ from valet_protocol.requests import (
     SubmitPrompt,
     TerminateSession,
 )
-from valet_service import database, logs
+from valet_service import logs
 from valet_service.errors import AppendConflict, AppendUnknown
 
 from valet_session_ledger import limits
@@ -28,7 +28,7 @@ from valet_session_ledger.reads import Reads
 from valet_session_ledger.sessions import Live, Sessions
 from valet_session_ledger.stamp import stamp
 from valet_session_ledger.state import Receipt, SessionState
-from valet_session_ledger.store import Store
+from valet_session_ledger.store import Store, patiently
 
 Command = CreateSession | SubmitPrompt | AnswerQuestion | AbortTurn | TerminateSession | AttachRunner
 
@@ -103,7 +103,7 @@ class Commands:
         fresh = False
         for _ in range(limits.DECIDE_ATTEMPTS):
             try:
-                live = await self._sessions.get(command.session_id)
+                live = await self._live(command.session_id)
                 async with live.lock:
                     await self._wait(self._folded, live.appended)
                     return await self._decide(live, command)
@@ -120,8 +120,6 @@ class Commands:
                 raise Unavailable(
                     "log_unavailable", "The event log does not answer at the moment; try again."
                 ) from error
-            except database.UNAVAILABLE as error:
-                raise Unavailable("database_unavailable", "The database is restarting; try again.") from error
         raise Unavailable("session_contended", "Too much happens in this session at once; try again.")
 
     async def _decide(self, live: Live, command: Command) -> Effect:
@@ -143,7 +141,12 @@ class Commands:
             return None
         if receipt_of(state, command.prompt_id) is not None:
             return None
-        return await self._store.prompt_receipt(command.session_id, command.prompt_id)
+        return await patiently(lambda: self._store.prompt_receipt(command.session_id, command.prompt_id))
+
+    async def _live(self, session_id: str) -> Live:
+        if self._sessions.present(session_id) is not None:
+            return self._sessions.use(session_id)
+        return await patiently(lambda: self._sessions.get(session_id))
 
     async def _catch_up(self, session_id: str) -> None:
         """Wait until everything about a session that is in the log by now is folded."""

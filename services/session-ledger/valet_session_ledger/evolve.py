@@ -28,7 +28,7 @@ def counts(state: SessionState | None, event: Event) -> bool:
     """Whether an event is folded at all: one of a runner other than the attached one is archived and no more."""
     if not event.type.startswith("agent."):
         return True
-    return state is not None and event.epoch is not None and event.epoch == state.attached_epoch
+    return state is not None and bool(event.epoch) and event.epoch == state.attached_epoch
 
 
 def evolve(state: SessionState | None, event: Event) -> SessionState | None:

@@ -13,6 +13,9 @@ BACKLOG = 50_000
 LIVE_SESSIONS = 10_000
 """Session states kept in memory: some kB each. Older ones are read back from their snapshot."""
 
+LOADED_AT_START = 2_000
+"""Sessions brought into memory at start, so that their turns go on even if PostgreSQL goes away."""
+
 APPEND_TIMEOUT = 2.0
 """One attempt to append; measured p99 is below 1 ms, so silence means the broker is restarting."""
 
@@ -27,6 +30,9 @@ FOLD_WAIT = 8.0
 
 PROJECTED_WAIT = 9.0
 """How long a reply waits for the read model: a restart of PostgreSQL takes ≤ 5 s; the requester gives up at 10."""
+
+DATABASE_WAIT = 6.0
+"""How long a read on behalf of a requester waits for PostgreSQL: a restart takes ≤ 5 s."""
 
 DECIDE_ATTEMPTS = 20
 """Conflicts in a row before a command gives up: each one means somebody else got a fact in."""

@@ -146,7 +146,7 @@ def _turn_ended(batch: Batch, before: SessionState, event: Event, data: agent.Tu
             data.turn_id,
             status=data.status,
             error=None if data.error is None else _json(data.error),
-            cost=data.cost,
+            cost=_cost(data.cost),
             tokens=_json(data.tokens),
             ended_ms=event.time_ms,
             first_token_ms=_int(data.first_token_ms),
@@ -195,7 +195,7 @@ def _message_completed(batch: Batch, before: SessionState, event: Event, data: a
         text=_clean(data.text),
         finish=_clean_or_none(data.finish),
         model=_clean_or_none(data.model),
-        cost=data.cost,
+        cost=_cost(data.cost),
         tokens=_json(tokens),
         error=None if data.error is None else _json(data.error),
         parent_session=_clean_or_none(data.parent_session),
@@ -210,7 +210,7 @@ def _message_completed(batch: Batch, before: SessionState, event: Event, data: a
         message_id=message_id,
         turn_id=_turn_of(event),
         model=_clean_or_none(data.model),
-        cost=data.cost,
+        cost=_cost(data.cost),
         input=_count(tokens.input),
         output=_count(tokens.output),
         reasoning=_count(tokens.reasoning),
@@ -358,6 +358,11 @@ def _int(number: int | None) -> int | None:
 def _count(number: int) -> int:
     # sums over a session stay inside 64 bits
     return max(0, min(number, 1 << 40))
+
+
+def _cost(dollars: float) -> float:
+    # sums over a session stay finite
+    return max(0.0, min(dollars, 1e9))
 
 
 def _json(value: object) -> str:

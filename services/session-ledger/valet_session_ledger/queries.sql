@@ -247,6 +247,10 @@ SELECT session_id, seq, state FROM ledger.states WHERE session_id = ANY ($1::tex
 -- Sessions in which something is to be decided, now or at a time.
 SELECT session_id, next_due_ms FROM ledger.sessions WHERE NOT at_rest
 
+-- name: going_on
+-- Sessions that have not ended, the latest active first: likely to be needed soon.
+SELECT session_id FROM ledger.sessions WHERE status NOT IN ('failed', 'terminated') ORDER BY updated_ms DESC LIMIT $1
+
 -- name: completed_last
 -- Messages completed last, newest first: a crash may have left their deltas.
 SELECT session_id, message_id FROM ledger.usage ORDER BY seq DESC LIMIT $1

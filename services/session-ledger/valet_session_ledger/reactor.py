@@ -79,7 +79,6 @@ class Reactor:
             _log.info("timer_waits_for_database", error=str(error) or type(error).__name__)
             self.wake_at(self._now_ms() + limits.REACT_RETRY_MS, session_id)
             return
-        live.due_ms = None
         self.touched(live)
 
     async def _append(self, live: Live, decided: list[Data]) -> None:

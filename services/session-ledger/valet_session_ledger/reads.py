@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 import msgspec
-from valet_protocol.errors import NotFound, Unavailable
+from valet_protocol.errors import NotFound
 from valet_protocol.requests import (
     ArchivedEvent,
     ArchivePage,
@@ -21,10 +21,10 @@ from valet_protocol.requests import (
     SessionPage,
     SessionView,
 )
-from valet_service import database
 
 from valet_session_ledger import limits, views
 from valet_session_ledger.queries import Queries
+from valet_session_ledger.store import patiently
 
 Record = Mapping[str, Any]
 R = TypeVar("R", bound=Reply)
@@ -117,10 +117,7 @@ class Reads:
         ]
 
     async def _fetch(self, name: str, *parameters: object) -> list[Record]:
-        try:
-            return await self._pool.fetch(self._sql[name], *parameters)
-        except database.UNAVAILABLE as error:
-            raise Unavailable("database_unavailable", "The database is restarting; try again.") from error
+        return await patiently(lambda: self._pool.fetch(self._sql[name], *parameters))
 
 
 def _page(limit: int) -> int:

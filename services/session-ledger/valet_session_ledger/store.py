@@ -1,10 +1,12 @@
 """PostgreSQL: writing batches of rows exactly once, and reading snapshots back. No decisions here."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import asyncpg
+from valet_protocol.errors import Unavailable
 from valet_service import database, logs
 
 from valet_session_ledger import limits
@@ -14,6 +16,7 @@ from valet_session_ledger.rows import Batch, EventRow, columns
 from valet_session_ledger.state import Receipt, SessionState, unpack
 
 _log = logs.get(__name__)
+T = TypeVar("T")
 
 BAD_DATA = (
     asyncpg.DataError,
@@ -46,6 +49,15 @@ async def _migrate(pool: asyncpg.Pool) -> None:
     folder = files("valet_session_ledger") / "migrations"
     found = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     await database.persist(lambda: database.migrate(pool, SCHEMA, found))
+
+
+async def patiently(action: Callable[[], Awaitable[T]]) -> T:
+    """A read on behalf of somebody who waits: tried again over a restart of PostgreSQL. Raises `Unavailable`."""
+    try:
+        async with asyncio.timeout(limits.DATABASE_WAIT):
+            return await database.persist(action)
+    except TimeoutError as error:
+        raise Unavailable("database_unavailable", "The database does not answer at the moment; try again.") from error
 
 
 class Snapshot:
@@ -113,6 +125,10 @@ class Store:
         """Sessions in which something is to be decided, with the time if it is not now."""
         rows = await self._pool.fetch(self._sql["restless"])
         return [(row["session_id"], row["next_due_ms"]) for row in rows]
+
+    async def going_on(self, count: int) -> list[str]:
+        """Sessions that have not ended, the latest active first."""
+        return [row["session_id"] for row in await self._pool.fetch(self._sql["going_on"], count)]
 
     async def completed_last(self, count: int) -> list[tuple[str, str]]:
         """(session, message) of the messages completed last."""

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 
 from nats.aio.client import Client
 from valet_protocol import subjects
-from valet_protocol.codec import encode, new_event
+from valet_protocol.codec import decode, encode, new_event
 from valet_protocol.events import agent, delta, sandbox
 from valet_protocol.events.envelope import Data, Event
 from valet_protocol.ids import new_id
@@ -32,6 +32,7 @@ from valet_protocol.requests import (
     SubmitPrompt,
 )
 from valet_service import rpc
+from valet_service.log_reader import LogReader
 from valet_service.outbox import Outbox
 from valet_service.settings import Settings
 
@@ -39,6 +40,7 @@ START = 20.0
 """Seconds for a process to start on a busy machine."""
 
 R = TypeVar("R", bound=Reply)
+T = TypeVar("T")
 
 
 class Killable(Protocol):
@@ -148,12 +150,12 @@ class LedgerProcess:
         self.log = settings.data_dir / f"{name}.log"
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
-        """Start it and wait until it is ready."""
+    def start(self, within: float = START) -> None:
+        """Start it and wait until it is ready. Raises `AssertionError` with its last words."""
         path = self.settings.run_dir / f"{self._name}-{new_id()[-6:]}.notify"
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notify, self.log.open("ab") as log:
             notify.bind(str(path))
-            notify.settimeout(START)
+            notify.settimeout(within)
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "valet_session_ledger"],
                 stdout=log,
@@ -227,6 +229,17 @@ class Platform:
         """Its first page of messages."""
         return await self.ask(ListMessages(session_id=session_id, user="ada"), MessagePage)
 
+    async def log(self, session_id: str) -> list[Event]:
+        """Every event of a session that is in the log."""
+        events: list[Event] = []
+        async with LogReader(self.nc, [subjects.session(session_id)], start=1) as reader:
+            pending = reader.pending_at_start
+            while pending:
+                entries = await reader.batch(1000)
+                pending = entries[-1].pending
+                events += [decode(entry.payload, entry.seq) for entry in entries]
+        return events
+
     def fake(self, session_id: str, epoch: int = 1) -> FakeSandbox:
         """Its sandbox, not booted."""
         return FakeSandbox(self.outbox, session_id, epoch)
@@ -241,19 +254,26 @@ class Platform:
         await sandbox.boot(attach)
         return sandbox
 
-    async def until(self, session_id: str, what: str, timeout: float = 15.0) -> SessionView:
-        """Wait until a session's view satisfies an expression over `view`."""
-        deadline = time.monotonic() + timeout
-        while True:
-            view = await self.session(session_id)
-            if eval(what, {"view": view}):
-                return view
-            if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain until {what}: {view}")
-            await asyncio.sleep(0.02)
+    async def until(
+        self, session_id: str, holds: Callable[[SessionView], object], timeout: float = 15.0
+    ) -> SessionView:
+        """Wait until something holds of a session's view."""
+        return await wait_for(lambda: self.session(session_id), holds, timeout)
 
     async def dispatched(self, session_id: str, turns: int = 1) -> tuple[str, str]:
         """Wait for the n-th turn; its id and its prompt's."""
-        view = await self.until(session_id, f"view.turns >= {turns} and view.active_turn")
+        view = await self.until(session_id, lambda view: view.turns >= turns and view.active_turn)
         assert view.active_turn
         return view.active_turn.turn_id, view.active_turn.prompt_id
+
+
+async def wait_for(read: Callable[[], Awaitable[T]], holds: Callable[[T], object], timeout: float = 15.0) -> T:
+    """Read again and again until a condition holds. Raises `AssertionError` with what was read last."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = await read()
+        if holds(value):
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout} s in vain; the last was {value}")
+        await asyncio.sleep(0.02)

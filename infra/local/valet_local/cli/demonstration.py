@@ -3,10 +3,9 @@
 import asyncio
 from pathlib import Path
 
-from valet_protocol.requests import DiffView, SessionView
+from valet_protocol.events.agent import GitChanged, TurnEnded
 
 from valet_local.cli import tables
-from valet_local.cli.outcome import Outcome
 from valet_local.cli.pieces import dollars, seconds
 from valet_local.cli.prompting import Prompting, Wish
 from valet_local.cli.terminal import Terminal
@@ -25,51 +24,51 @@ async def _demonstrate(platform: Platform, terminal: Terminal, wish: Wish) -> in
     async with Client(Endpoint(url=platform.state.url, token=platform.state.token)) as client:
         prompting = Prompting(client, terminal, TranscriptView(terminal), wish, ask=False)
         outcome = await prompting.run()
-        if outcome.status == "completed" and prompting.session_id is not None:
-            diff = await client.diff(prompting.session_id)
-            session = await client.session(prompting.session_id)
-            _sum_up(terminal, platform, prompting, outcome, session, diff)
-        elif outcome.status == "failed":
-            terminal.tell(f"The logs of this run are in {platform.places.logs}", "bad")
-        return outcome.exit_code
+    if outcome.ended is not None and outcome.status == "completed":
+        _show_changes(terminal, prompting.changed)
+        _show_figures(terminal, prompting, outcome.ended)
+        _show_next(terminal, platform, prompting.session_id or "ID")
+    elif outcome.status == "failed":
+        terminal.tell(f"{outcome.words}\nThe logs of this run are in {platform.places.logs}", "bad")
+    return outcome.exit_code
 
 
-def _sum_up(
-    terminal: Terminal, platform: Platform, prompting: Prompting, outcome: Outcome, session: SessionView, diff: DiffView
-) -> None:
-    terminal.line()
-    terminal.line("What it changed", "strong")
-    terminal.line()
-    terminal.write(tables.diff(diff))
-    terminal.line()
-    terminal.line("In figures", "strong")
-    terminal.line()
-    ended = outcome.ended
-    tokens = session.tokens
-    first = seconds(ended.first_token_ms) if ended and ended.first_token_ms is not None else "none was streamed"
+def _show_changes(terminal: Terminal, changed: GitChanged | None) -> None:
+    _heading(terminal, "What it changed")
+    if changed is None:
+        terminal.line("nothing")
+    else:
+        terminal.write(tables.diff(changed))
+
+
+def _show_figures(terminal: Terminal, prompting: Prompting, ended: TurnEnded) -> None:
+    _heading(terminal, "In figures")
+    first = seconds(ended.first_token_ms) if ended.first_token_ms is not None else "none was streamed"
     rows = [
-        ("events", f"{prompting.events}, {prompting.chunks} of them streamed chunks of text"),
-        ("cost", f"{dollars(session.cost)} (scripted: nobody charges it)"),
-        ("tokens", f"{tokens.input + tokens.cache_read} in, {tokens.output} out"),
+        ("events in the log", f"{prompting.events}, {prompting.chunks} of them streamed chunks of text"),
         ("first streamed token", f"{first} after the agent got the prompt"),
-        ("turn", seconds(ended.duration_ms) if ended else "–"),
-        ("kept in", str(platform.places.data)),
+        ("whole turn", seconds(ended.duration_ms)),
+        ("tokens", f"{ended.tokens.input + ended.tokens.cache_read} in, {ended.tokens.output} out"),
+        ("cost", f"{dollars(ended.cost)} at a usual model's prices; a scripted one is charged by nobody"),
     ]
     terminal.write(tables.facts(rows))
-    terminal.line()
-    terminal.line("What next", "strong")
-    terminal.line()
+
+
+def _show_next(terminal: Terminal, platform: Platform, session_id: str) -> None:
+    _heading(terminal, "What next")
     where = platform.places.data
-    terminal.write(
-        tables.facts(
-            [
-                (
-                    "valet up",
-                    "run the platform; an API key in ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY is all",
-                ),
-                ('valet run --repo . "…"', "give an agent something to do in a repository of yours"),
-                (f"valet up --data-dir {where}", "run the platform of this demo again, then:"),
-                (f"valet show {session.id} --data-dir {where}", "see this session again"),
-            ]
-        )
-    )
+    for line in (
+        "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY, start the platform with `valet up`, and in",
+        'a git repository of yours: valet run --repo . --model PROVIDER/MODEL "what is to be done"',
+        "",
+        f"Everything of this demo is kept in {where}",
+        f"To see its session again: valet up --data-dir {where} --port 0",
+        f"         and beside that: valet show --data-dir {where} {session_id}",
+    ):
+        terminal.line(line)
+
+
+def _heading(terminal: Terminal, text: str) -> None:
+    terminal.line()
+    terminal.line(text, "strong")
+    terminal.line()

@@ -1,5 +1,7 @@
 """`valet ledger`: maintenance of the session ledger."""
 
+from typing import Annotated
+
 import typer
 
 from valet_local import maintenance
@@ -14,6 +16,13 @@ def ledger() -> None:
 
 
 @app.command("rebuild")
-def rebuild(data_dir: DataDir) -> None:
+def rebuild(
+    data_dir: DataDir,
+    verify: Annotated[
+        bool, typer.Option(help="Only compare; exit status 1 if a read model differs from the log.")
+    ] = False,
+) -> None:
     """Drop every read model and fold it again from the log."""
-    raise typer.Exit(maintenance.run_module(data_dir, "session-ledger", "valet_session_ledger.rebuild"))
+    arguments = ("--verify",) if verify else ()
+    module = "valet_session_ledger.rebuild"
+    raise typer.Exit(maintenance.run_module(data_dir, "session-ledger", module, *arguments))

@@ -8,6 +8,7 @@ from contextlib import aclosing
 
 import msgspec
 from valet_protocol.errors import Conflict, Refused
+from valet_protocol.events.agent import GitChanged
 
 from valet_local.cli import limits, outcome
 from valet_local.cli.keyboard import Keyboard
@@ -44,6 +45,8 @@ class Prompting:
         """Events seen, chunks included."""
         self.chunks = 0
         """Those of them that are streamed chunks."""
+        self.changed: GitChanged | None = None
+        """What the turn changed, once it has said so."""
 
     async def run(self) -> Outcome:
         """Until the turn is over. Raises `Refused` and `ClientError`."""
@@ -78,6 +81,8 @@ class Prompting:
                         continue
                     self.events += 1
                     self.chunks += item.envelope.type.startswith("delta.")
+                    if isinstance(item.data, GitChanged):
+                        self.changed = item.data
                     aim, over = outcome.judge(aim, item)
                     if over is not None:
                         return over

@@ -30,12 +30,26 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the last character written was not a newline."""
     helpers: frozenset[str] = frozenset()
     """Messages of sub-agents, whose text is shown whole and aside."""
+    live: bool = False
+    """Whether what comes is happening now. Of history only the end of a tool call is shown, because there its
+    text is whole, and comes after the call's first states."""
+    calls: dict[str, agent.ToolUpdated] = {}
+    """Tool calls under way, by part, as they were last shown."""
     questions: dict[str, agent.QuestionAsked] = {}
     question_timeout_s: float | None = None
     """From the session's policy, once seen."""
     permissions: str = ""
     """Likewise: `ask` or `auto-approve`."""
 
+
+_TURN_OVER: dict[str, Any] = {
+    "finished": frozenset(),
+    "written": {},
+    "helpers": frozenset(),
+    "questions": {},
+    "calls": {},
+}
+"""What is forgotten when a turn ends."""
 
 Rendered = tuple[Transcript, tuple[Piece, ...]]
 
@@ -49,6 +63,16 @@ def render(state: Transcript, entry: Entry) -> Rendered:
     if isinstance(data, Delta):
         return _delta(state, data, entry.envelope.type)
     return state, ()
+
+
+def synced(state: Transcript) -> Rendered:
+    """History is over: what was under way at its end is shown, and from now on every state."""
+    state = msgspec.structs.replace(state, live=True)
+    pieces: tuple[Piece, ...] = ()
+    for part_id, call in state.calls.items():
+        state, more = _tool_lines(state, part_id, render_tools.lines(call))
+        pieces += more
+    return state, pieces
 
 
 def _lines(
@@ -104,7 +128,11 @@ def _text_completed(state: Transcript, data: agent.TextCompleted) -> Rendered:
     )
     if data.message_id in state.helpers:
         return _lines(state, "helper", (Span(f"↳ {one_line(data.text)}", "dim"),))
-    return _text(state, data.part_id, data.text[have:], "reasoning" if data.kind == "reasoning" else "text")
+    state, pieces = _text(state, data.part_id, data.text[have:], "reasoning" if data.kind == "reasoning" else "text")
+    if state.in_line and state.block == data.part_id:  # whoever reads the transcript by lines has it now
+        state, end = msgspec.structs.replace(state, in_line=False), (Piece(spans=(Span("\n"),)),)
+        pieces += end
+    return state, pieces
 
 
 def _message_created(state: Transcript, data: agent.MessageCreated) -> Rendered:
@@ -114,9 +142,22 @@ def _message_created(state: Transcript, data: agent.MessageCreated) -> Rendered:
 
 
 def _tool_updated(state: Transcript, data: agent.ToolUpdated) -> Rendered:
-    line, *output = render_tools.lines(data)
-    state, pieces = _lines(state, "tools", line, key=data.part_id)
-    state, more = _lines(state, "tools", *output)
+    if data.tool == "question" and data.status != "error":
+        return state, ()  # the question itself is shown
+    before = state.calls.get(data.part_id)
+    calls = {part: call for part, call in state.calls.items() if part != data.part_id}
+    if data.status in ("pending", "running"):
+        calls[data.part_id] = data
+    state = msgspec.structs.replace(state, calls=calls)
+    shown = render_tools.lines(data)
+    if data.part_id in calls and (not state.live or (before and render_tools.lines(before) == shown)):
+        return state, ()
+    return _tool_lines(state, data.part_id, shown)
+
+
+def _tool_lines(state: Transcript, part_id: str, shown: list[tuple[Span, ...]]) -> Rendered:
+    state, pieces = _lines(state, "tools", shown[0], key=part_id)
+    state, more = _lines(state, "tools", *shown[1:])
     return state, pieces + more
 
 
@@ -183,7 +224,7 @@ def _turn_ended(state: Transcript, data: agent.TurnEnded) -> Rendered:
     figures.append(f"{data.tokens.input + data.tokens.cache_read} tokens in, {data.tokens.output} out")
     figures.append(dollars(data.cost))
     numbers = Span(f"  {' · '.join(figures)}", "dim")
-    state = msgspec.structs.replace(state, finished=frozenset(), written={}, helpers=frozenset(), questions={})
+    state = msgspec.structs.replace(state, **_TURN_OVER)
     match data.status:
         case "completed":
             return _lines(state, "end", (Span("✓ completed", "good"), numbers))
@@ -195,7 +236,7 @@ def _turn_ended(state: Transcript, data: agent.TurnEnded) -> Rendered:
 
 
 def _turn_interrupted(state: Transcript, data: facts.TurnInterrupted) -> Rendered:
-    state = msgspec.structs.replace(state, finished=frozenset(), written={}, helpers=frozenset(), questions={})
+    state = msgspec.structs.replace(state, **_TURN_OVER)
     return _lines(state, "end", (Span(f"■ interrupted: {one_line(data.detail, 400)}", "bad"),))
 
 

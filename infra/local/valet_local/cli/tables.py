@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from valet_protocol.codec import from_rfc3339
-from valet_protocol.events.agent import ToolUpdated
+from valet_protocol.events.agent import GitChanged, ToolUpdated
 from valet_protocol.requests import DiffView, MessageView, PartView, SessionView
 
 from valet_local.cli import render_tools
@@ -81,7 +81,7 @@ def conversation(messages: Iterable[MessageView]) -> list[Piece]:
     return pieces
 
 
-def diff(view: DiffView) -> list[Piece]:
+def diff(view: DiffView | GitChanged) -> list[Piece]:
     """A patch in colours."""
     pieces: list[Piece] = []
     for line in printable(view.patch).rstrip("\n").split("\n") if view.patch else []:

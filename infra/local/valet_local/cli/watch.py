@@ -6,7 +6,7 @@ from typing import Protocol
 
 from valet_protocol.codec import with_seq
 
-from valet_local.cli.render import Transcript, render
+from valet_local.cli.render import Transcript, render, synced
 from valet_local.cli.terminal import Terminal
 from valet_local.client import limits
 from valet_local.client.follow import Entry, Synced
@@ -16,7 +16,7 @@ from valet_local.client.http import Client
 class View(Protocol):
     """How events are shown."""
 
-    def show(self, entry: Entry) -> None: ...
+    def show(self, item: Entry | Synced) -> None: ...
 
 
 class TranscriptView:
@@ -26,8 +26,8 @@ class TranscriptView:
         self._terminal = terminal
         self._state = Transcript()
 
-    def show(self, entry: Entry) -> None:
-        self._state, pieces = render(self._state, entry)
+    def show(self, item: Entry | Synced) -> None:
+        self._state, pieces = render(self._state, item) if isinstance(item, Entry) else synced(self._state)
         self._terminal.write(pieces)
 
 
@@ -37,8 +37,9 @@ class JsonView:
     def __init__(self, terminal: Terminal) -> None:
         self._terminal = terminal
 
-    def show(self, entry: Entry) -> None:
-        self._terminal.raw(with_seq(entry.raw, entry.seq))
+    def show(self, item: Entry | Synced) -> None:
+        if isinstance(item, Entry):
+            self._terminal.raw(with_seq(item.raw, item.seq))
 
 
 def view(terminal: Terminal, *, as_json: bool) -> View:
@@ -67,9 +68,9 @@ class Follower:
                 if self._lost:
                     self._terminal.tell("Connected again; nothing was lost.")
                     self._lost = False
+                self._view.show(item)
                 if isinstance(item, Entry):
                     self.seq = item.seq
-                    self._view.show(item)
                 yield item
 
     def _waiting(self, reason: str, seconds: float) -> None:

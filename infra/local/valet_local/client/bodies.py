@@ -33,12 +33,18 @@ class NewAnswer(Body, frozen=True, kw_only=True):
 
 
 class ModelView(msgspec.Struct, frozen=True, kw_only=True):
-    """One model, as `GET /api/models` lists it."""
+    """A model a session can be given."""
 
     id: str
+    """`provider/model`, as a session names it."""
+    provider: str
+    name: str
+    """What people call it."""
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /api/models`."""
 
-    items: list[ModelView] = []
+    items: list[ModelView]
+    default: str | None = None
+    """What a session uses that names none."""

@@ -9,11 +9,47 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
-from valet_protocol.codec import encode
+from valet_protocol.codec import decode_data, decode_envelope, encode, new_event
 from valet_protocol.errors import Problem
-from valet_protocol.events.envelope import Event
+from valet_protocol.events.agent import Tokens
+from valet_protocol.events.envelope import Data, Event
+from valet_protocol.requests import SessionView
 
 from valet_local.client.endpoint import Endpoint
+from valet_local.client.follow import Entry
+
+SESSION = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
+"""The session that tests speak of."""
+
+VIEW = SessionView(
+    id=SESSION,
+    status="ready",
+    status_detail="",
+    owner="u",
+    title="Fix",
+    repo="https://example.org/team/calc.git",
+    branch=None,
+    model="p/m",
+    created_at="2026-01-01T00:00:00.000Z",
+    updated_at="2026-01-01T00:00:00.000Z",
+    epoch=1,
+    cost=1.5,
+    tokens=Tokens(),
+    turns=2,
+    seq=9,
+)
+
+
+def event(data: Data) -> Event:
+    """An event of the session, of any type but a chunk's."""
+    return new_event(data, id="0" * 26, session_id=SESSION, now_ms=0)
+
+
+def entry(event: Event, seq: int = 1) -> Entry:
+    """An event as a follower gets it."""
+    raw = encode(event, source="/test").payload
+    envelope = decode_envelope(raw)
+    return Entry(seq=seq, envelope=envelope, data=decode_data(envelope), raw=raw)
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +84,7 @@ class FakeApi:
         self.on_request: Callable[[Seen], None] = lambda seen: None
         self._log: list[bytes] = []
         self._grown = asyncio.Condition()
+        self._closing = False
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
 
@@ -72,6 +109,9 @@ class FakeApi:
     ) -> None:
         assert self._server is not None
         self._server.close()
+        async with self._grown:
+            self._closing = True
+            self._grown.notify_all()
         for writer in tuple(self._open):
             writer.transport.abort()
 
@@ -120,8 +160,10 @@ class FakeApi:
         while True:
             await writer.drain()
             async with self._grown:
-                while len(self._log) == position:
+                while len(self._log) == position and not self._closing:
                     await self._grown.wait()
+            if self._closing:
+                return
             for frame in self._frames(position):
                 writer.write(frame)
             position = len(self._log)

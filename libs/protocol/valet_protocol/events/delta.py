@@ -10,7 +10,10 @@ class Delta(Data, frozen=True, kw_only=True):
     """
 
     message_id: str
+    """OpenCode's id of the message."""
     part_id: str
+    """OpenCode's id of the part."""
     offset: int
     """Characters (Unicode code points) of the part before this chunk."""
     text: str
+    """The chunk."""

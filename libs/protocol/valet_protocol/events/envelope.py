@@ -29,19 +29,26 @@ class Envelope(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     epoch: int | None = None
     """The runner's epoch, on events of a runner: those of an older epoch than the attached one do not count."""
     data: msgspec.Raw
+    """What happened; its shape is given by `type` and `dataversion`."""
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
     """A decoded event as it is folded: the data struct with what the envelope says."""
 
     id: str
+    """The envelope's `id`."""
     type: str
+    """The envelope's `type`."""
     session_id: str
+    """The envelope's `subject`."""
     time_ms: int
     """Milliseconds since 1970."""
     turn: str | None = None
+    """The turn it belongs to, where one does."""
     epoch: int | None = None
+    """The runner's epoch, on events of a runner."""
     data: "Data"
+    """What happened."""
     seq: int = 0
     """JetStream sequence; 0 while not yet stored."""
 
@@ -54,3 +61,4 @@ class Unknown(Data, frozen=True, kw_only=True):
     """Data of a type this version does not know: passed on, never an error."""
 
     raw: msgspec.Raw
+    """The data as it is stored."""

@@ -11,17 +11,17 @@ from valet_sandbox_controller.errors import BadPortalRequest
 from valet_sandbox_controller.portal import policy
 from valet_sandbox_controller.portal.heads import Authority
 from valet_sandbox_controller.portal.policy import NetworkPolicy
-from valet_sandbox_controller.portal.splice import Relay
+from valet_sandbox_controller.portal.splice import Held, as_transport
 
 BROKER = Authority("nats.valet", 4222)
 """The name by which sandboxes know the broker."""
 
 
 class Dialled(msgspec.Struct, frozen=True):
-    """An open connection and the protocol that relays what comes from it."""
+    """An open connection, and what came from it so far."""
 
     transport: asyncio.Transport
-    relay: Relay
+    held: Held
 
 
 class Dialler:
@@ -32,15 +32,15 @@ class Dialler:
         parts = urlsplit(broker.split(",")[0] if "//" in broker else f"nats://{broker}")
         self._broker = Authority(parts.hostname or "127.0.0.1", parts.port or 4222)
 
-    async def dial(self, where: Authority, inner: asyncio.Transport) -> Dialled:
-        """Connect; what arrives is written to `inner`. Raises `BadPortalRequest` (403, 502, 504)."""
+    async def dial(self, where: Authority) -> Dialled:
+        """Connect. Raises `BadPortalRequest` (403, 502, 504)."""
         if where == BROKER:
-            return await self._connect(self._broker.host, self._broker.port, inner, "the platform's broker")
+            return await self._connect(self._broker.host, self._broker.port, "the platform's broker")
         addresses = await self._addresses(where)
         problem: BadPortalRequest | None = None
         for address in addresses:
             try:
-                return await self._connect(address, where.port, inner, f"{where.host}:{where.port}")
+                return await self._connect(address, where.port, f"{where.host}:{where.port}")
             except BadPortalRequest as error:
                 problem = error
         assert problem
@@ -65,18 +65,14 @@ class Dialler:
             raise BadPortalRequest(403, decision.reason)
         return decision.addresses
 
-    async def _connect(self, host: str, port: int, inner: asyncio.Transport, name: str) -> Dialled:
+    async def _connect(self, host: str, port: int, name: str) -> Dialled:
         loop = asyncio.get_running_loop()
         try:
-            transport, relay = await asyncio.wait_for(
-                loop.create_connection(lambda: Relay(inner), host, port), limits.DIAL_TIMEOUT
-            )
+            transport, held = await asyncio.wait_for(loop.create_connection(Held, host, port), limits.DIAL_TIMEOUT)
         except TimeoutError:
             raise BadPortalRequest(504, f"{name} does not answer") from None
         except OSError as error:
             raise BadPortalRequest(502, f"{name} cannot be reached: {error.strerror or error}") from None
         connection = transport.get_extra_info("socket")
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # nothing may be written to the sandbox before the answer to its request
-        transport.pause_reading()
-        return Dialled(transport, relay)
+        return Dialled(as_transport(transport), held)

@@ -9,7 +9,7 @@ from valet_sandbox_controller import limits, portal_token
 from valet_sandbox_controller.errors import BadPortalRequest
 from valet_sandbox_controller.portal import heads
 from valet_sandbox_controller.portal.dial import Dialler
-from valet_sandbox_controller.portal.splice import join
+from valet_sandbox_controller.portal.splice import as_transport, join
 
 _log = logs.get(__name__)
 
@@ -27,9 +27,8 @@ class Door(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        self._timer = asyncio.get_running_loop().call_later(limits.HEAD_TIMEOUT, transport.close)
+        self._transport = as_transport(transport)
+        self._timer = asyncio.get_running_loop().call_later(limits.HEAD_TIMEOUT, self._transport.close)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport
@@ -72,7 +71,7 @@ class Door(asyncio.Protocol):
         self, transport: asyncio.Transport, where: heads.Authority, opening: bytes, bearer: portal_token.Bearer
     ) -> None:
         try:
-            dialled = await self._dialler.dial(where, transport)
+            dialled = await self._dialler.dial(where)
         except BadPortalRequest as refused:
             _log.info("not_connected", session=bearer.session_id, host=where.host, reason=refused.reason)
             self._refuse(refused)
@@ -85,8 +84,7 @@ class Door(asyncio.Protocol):
         if opening or self._received:
             dialled.transport.write(opening + self._received)
         self._task = None
-        join(transport, dialled.transport, dialled.relay, limits.SPLICE_HIGH_WATER)
-        dialled.transport.resume_reading()
+        join(transport, dialled.transport, dialled.held, limits.SPLICE_HIGH_WATER)
         transport.resume_reading()
 
     def _refuse(self, refused: BadPortalRequest) -> None:

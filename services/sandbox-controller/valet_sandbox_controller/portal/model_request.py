@@ -13,6 +13,7 @@ from valet_sandbox_controller.errors import BadPortalRequest
 from valet_sandbox_controller.portal import routes
 from valet_sandbox_controller.portal.model_client import ModelClients
 from valet_sandbox_controller.portal.routes import Destination, Route
+from valet_sandbox_controller.portal.splice import as_transport
 
 _log = logs.get(__name__)
 
@@ -64,8 +65,7 @@ class ModelConnection(asyncio.Protocol):
     # -- the connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = as_transport(transport)
 
     def data_received(self, data: bytes) -> None:
         assert self._transport

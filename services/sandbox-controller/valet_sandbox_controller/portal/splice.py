@@ -1,6 +1,28 @@
 """Two connections made one: bytes go through as they come, in both directions, without a copy of ours in between."""
 
 import asyncio
+from typing import cast
+
+
+class Held(asyncio.Protocol):
+    """The far side until it is joined: keeps what comes early.
+
+    A broker greets as soon as it is connected to; the sandbox must first get the answer to its CONNECT.
+    """
+
+    def __init__(self) -> None:
+        self.early = b""
+        self.ended = False
+
+    def data_received(self, data: bytes) -> None:
+        self.early += data
+
+    def eof_received(self) -> bool:
+        self.ended = True
+        return True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.ended = True
 
 
 class Relay(asyncio.Protocol):
@@ -12,13 +34,8 @@ class Relay(asyncio.Protocol):
 
     def __init__(self, peer: asyncio.Transport) -> None:
         self._peer = peer
-        self._transport: asyncio.Transport | None = None
         self.other: Relay | None = None
         self.at_end = False
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
 
     def data_received(self, data: bytes) -> None:
         self._peer.write(data)
@@ -45,11 +62,21 @@ class Relay(asyncio.Protocol):
             self._peer.resume_reading()
 
 
-def join(inner: asyncio.Transport, outer: asyncio.Transport, relay: Relay, high_water: int) -> None:
-    """Let two open connections be one from here on. `relay` is `outer`'s protocol and writes to `inner`."""
-    back = Relay(outer)
-    back.connection_made(inner)
-    back.other, relay.other = relay, back
-    for transport in (inner, outer):
+def join(inner: asyncio.Transport, outer: asyncio.Transport, held: Held, high_water: int) -> None:
+    """Let two open connections be one from here on. `held` is `outer`'s protocol so far."""
+    inner_side, outer_side = Relay(outer), Relay(inner)
+    inner_side.other, outer_side.other = outer_side, inner_side
+    for transport, side in ((inner, inner_side), (outer, outer_side)):
         transport.set_write_buffer_limits(high=high_water)
-    inner.set_protocol(back)
+        transport.set_protocol(side)
+    if held.early:
+        inner.write(held.early)
+    if held.ended:
+        outer_side.eof_received()
+    if outer.is_closing():
+        inner.close()
+
+
+def as_transport(transport: asyncio.BaseTransport) -> asyncio.Transport:
+    """The same, typed: uvloop's transports do everything of `asyncio.Transport` and are not of that class."""
+    return cast(asyncio.Transport, transport)

@@ -20,12 +20,12 @@ from valet_service import logs
 
 from valet_sandbox_controller import limits
 from valet_sandbox_controller.errors import IsolationUnavailable, ProviderFailed
-from valet_sandbox_controller.provider import Capability, Places, SandboxRef, SandboxSpec
+from valet_sandbox_controller.provider import Capability, Ended, Places, SandboxRef, SandboxSpec, Status
 from valet_sandbox_controller.providers import bwrap, host, processes
 from valet_sandbox_controller.providers.bwrap import Bind
 from valet_sandbox_controller.providers.cgroups import ControlGroups, limit_process
 from valet_sandbox_controller.providers.local import LocalSandboxes
-from valet_sandbox_controller.providers.storage import SessionFiles, Storage, first_process
+from valet_sandbox_controller.providers.storage import SessionFiles, Storage, exit_code, first_process
 
 _log = logs.get(__name__)
 _INSIDE = "/run/valet"
@@ -98,6 +98,25 @@ class BubblewrapProvider(LocalSandboxes):
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             words = f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
             raise ProviderFailed(f"The sandbox could not be started: {words}.", retryable=not full) from error
+
+    async def status(self, ref: SandboxRef) -> Status:
+        # bwrap's first process stays while anything the runner left behind runs; the runner's end is what counts
+        code = exit_code(ref.status_file)
+        return await super().status(ref) if code is None else Ended(code)
+
+    async def wait(self, ref: SandboxRef) -> Ended:
+        ends = [
+            asyncio.ensure_future(processes.ended(ref.pid, ref.start_time)),
+            asyncio.ensure_future(processes.ended(ref.monitor, ref.monitor_start_time)),
+        ]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for end in ends:
+                end.cancel()
+        if isinstance(await self.status(ref), Ended):
+            processes.send(ref.pid, ref.start_time, signal.SIGKILL)
+        return await super().wait(ref)
 
     async def terminate(self, ref: SandboxRef, *, grace: float) -> None:
         # the first process is bwrap's own and passes nothing on; the runner is its child
@@ -179,6 +198,7 @@ class BubblewrapProvider(LocalSandboxes):
                 pass_fds=(info_write, status, block_read),
                 start_new_session=True,
             )
+            monitor_started = processes.start_time(process.pid)
             self.adopt_child(process)
             async with asyncio.timeout(limits.START_TIMEOUT):
                 pid = await _first_pid(info_read, info_write)
@@ -211,6 +231,7 @@ class BubblewrapProvider(LocalSandboxes):
             pid=pid,
             start_time=started,
             monitor=process.pid,
+            monitor_start_time=monitor_started or 0,
             status_file=str(files.status),
         )
 

@@ -54,11 +54,9 @@ class LocalSandboxes:
         await asyncio.to_thread(self.storage.cap_logs)
 
     async def _monitor_ended(self, ref: SandboxRef) -> None:
-        started = processes.start_time(ref.monitor) if ref.monitor else None
-        # the monitor's number may be somebody else's by now
-        if started is None or not any("bwrap" in word for word in processes.command_line(ref.monitor)[:1]):
+        if not ref.monitor:
             return
         try:
-            await asyncio.wait_for(processes.ended(ref.monitor, started), limits.EXIT_CODE_WAIT)
+            await asyncio.wait_for(processes.ended(ref.monitor, ref.monitor_start_time), limits.EXIT_CODE_WAIT)
         except TimeoutError:
-            processes.send(ref.monitor, started, signal.SIGKILL)
+            processes.send(ref.monitor, ref.monitor_start_time, signal.SIGKILL)

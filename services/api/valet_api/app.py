@@ -1,0 +1,168 @@
+"""The API, wired: HTTP in, requests to the ledger out, live connections to the event bus."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import msgspec
+import uvicorn
+from litestar import Litestar
+from litestar.datastructures import State
+from litestar.di import Provide
+from litestar.exceptions import HTTPException
+from nats.aio.client import Client
+from valet_protocol import subjects
+from valet_protocol.errors import Refused
+from valet_protocol.events.facts import SessionPolicy
+from valet_protocol.ids import new_id
+from valet_protocol.requests import Authenticate, Identity
+from valet_service import broker, database, lifecycle, logs, rpc
+from valet_service.settings import Settings
+
+from valet_api import config, docs, limits, models, problems
+from valet_api.auth import Authenticator
+from valet_api.config import ApiSettings
+from valet_api.connection import Connection
+from valet_api.errors import PortTaken
+from valet_api.hand_over import Door
+from valet_api.ledger import Ledger
+from valet_api.replays import Replays
+from valet_api.routes import live, messages, people, platform, sessions
+from valet_api.store import Store
+
+_log = logs.get(__name__)
+
+
+class Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the routes work with."""
+
+    nc: Client
+    ledger: Ledger
+    store: Store
+    door: Door
+    authenticator: Authenticator
+    model_list: models.ModelList
+    policy: SessionPolicy
+
+
+def application(parts: Parts) -> Litestar:
+    """The ASGI application."""
+    given = {
+        "nc": parts.nc,
+        "ledger": parts.ledger,
+        "store": parts.store,
+        "door": parts.door,
+        "model_list": parts.model_list,
+        "policy": parts.policy,
+        "replays": Replays(),
+    }
+    return Litestar(
+        route_handlers=[sessions.router, messages.router, live.router, people.router, platform.router],
+        dependencies={name: _provide(part) for name, part in given.items()},
+        exception_handlers={
+            Refused: problems.refused,
+            HTTPException: problems.http_error,
+            UnicodeDecodeError: problems.undecodable,
+            RecursionError: problems.undecodable,
+            Exception: problems.unexpected,
+        },
+        openapi_config=docs.CONFIG,
+        request_max_body_size=limits.BODY_BYTES,
+        state=State({"authenticator": parts.authenticator}),
+        logging_config=None,
+    )
+
+
+def _provide(part: object) -> Provide:
+    return Provide(lambda: part, sync_to_thread=False)
+
+
+class Server(uvicorn.Server):
+    """uvicorn in our own event loop: it leaves the signals to us and says when it serves."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        lifecycle.ready()
+
+
+async def main(settings: Settings, stop: asyncio.Event) -> None:
+    """Serve until `stop` is set."""
+    own = config.load(settings)
+    listener = _listen(own)
+    nc = await broker.connect_service(settings, "api")
+    await broker.ensure_stream(nc)
+    pool = await database.open_pool(settings.database_url)
+    store = Store(pool)
+    await database.persist(store.migrate)
+    token = own.admin_token
+    if token is not None:
+        await database.persist(lambda: store.ensure_owner(new_id(), token))
+    parts = Parts(
+        nc=nc,
+        ledger=Ledger(nc),
+        store=store,
+        door=Door(own.event_bus),
+        authenticator=Authenticator(store),
+        model_list=models.listed(own.config),
+        policy=SessionPolicy(question_timeout_s=own.config.sandbox.question_timeout_seconds),
+    )
+    await _serve_authenticate(nc, parts.authenticator)
+    try:
+        await _serve(parts, listener, stop)
+    finally:
+        parts.door.close()
+        await nc.close()
+        pool.terminate()
+
+
+async def _serve(parts: Parts, listener: socket.socket, stop: asyncio.Event) -> None:
+    server = Server(
+        uvicorn.Config(
+            application(parts),
+            http=Connection,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=limits.KEEP_ALIVE,
+            timeout_graceful_shutdown=limits.STOP_GRACE,
+            backlog=limits.BACKLOG,
+        )
+    )
+
+    async def end() -> None:
+        await stop.wait()
+        server.should_exit = True
+
+    ending = asyncio.create_task(end())
+    host, port = listener.getsockname()[:2]
+    _log.info("listening", host=host, port=port)
+    await server.serve(sockets=[listener])
+    ending.cancel()
+
+
+async def _serve_authenticate(nc: Client, authenticator: Authenticator) -> None:
+    async def authenticate(request: Authenticate) -> Identity:
+        return await authenticator.identify(request.token)
+
+    await rpc.serve(nc, subjects.service("api", Authenticate.method), Authenticate, authenticate, queue="api")
+
+
+def _listen(own: ApiSettings) -> socket.socket:
+    """Raises `PortTaken`."""
+    family = socket.AF_INET6 if ":" in own.host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((own.host, own.port))
+    except OSError as error:
+        listener.close()
+        raise PortTaken(own.host, own.port, error.strerror or str(error)) from error
+    return listener

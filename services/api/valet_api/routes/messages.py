@@ -1,0 +1,137 @@
+"""The conversation: prompts, messages, answers, stopping a turn."""
+
+from typing import Annotated
+
+from litestar import Router, get, post
+from litestar.openapi.spec import Example
+from litestar.params import Body, Parameter
+from valet_protocol.errors import BadRequest, Unprocessable
+from valet_protocol.ids import derived_id, new_id
+from valet_protocol.requests import (
+    AbortTurn,
+    Accepted,
+    AnswerQuestion,
+    Done,
+    ListMessages,
+    MessagePage,
+    SubmitPrompt,
+)
+
+from valet_api import limits, models
+from valet_api.auth import signed_in
+from valet_api.ledger import Ledger
+from valet_api.problems import responses
+from valet_api.replays import Replays
+from valet_api.routes.bodies import IdempotencyKey, NewAnswer, NewMessage, SessionId, json_only, text
+from valet_api.routes.sessions import Asking
+
+
+@post(
+    "/messages",
+    operation_id="sendMessage",
+    summary="Give the agent a prompt",
+    guards=[json_only],
+    responses=responses(400, 404, 409, 413, 415, 422, 429),
+    status_code=202,
+)
+async def send_message(
+    request: Asking,
+    ledger: Ledger,
+    model_list: models.ModelList,
+    session_id: SessionId,
+    data: Annotated[
+        NewMessage, Body(examples=[Example(summary="A prompt", value={"content": "Fix the failing test."})])
+    ],
+    idempotency_key: IdempotencyKey = None,
+) -> Accepted:
+    """Once this is answered the prompt is in the log and is never lost. `seq` is its place; follow from there."""
+    if not data.content.strip():
+        raise Unprocessable("empty_prompt", "The prompt is empty; write in `content` what the agent is to do.")
+    command = SubmitPrompt(
+        session_id=session_id,
+        user=request.user.user,
+        prompt_id=derived_id("prompt", session_id, idempotency_key) if idempotency_key else new_id(),
+        content=text(data.content, "content"),
+        mode=data.mode,
+        model=models.checked_model(model_list, data.model) if data.model is not None else None,
+        idempotency_key=idempotency_key,
+    )
+    return await ledger.ask(command, Accepted)
+
+
+@get("/messages", operation_id="listMessages", summary="Read the conversation", responses=responses(400, 404))
+async def list_messages(
+    request: Asking,
+    ledger: Ledger,
+    session_id: SessionId,
+    limit: Annotated[int, Parameter(ge=1, le=limits.PAGE_MESSAGES)] = 100,
+    after: Annotated[int, Parameter(ge=0, lt=1 << 53, description="`next` of the page before.")] = 0,
+) -> MessagePage:
+    """Messages in order, a page at a time."""
+    query = ListMessages(session_id=session_id, user=request.user.user, limit=limit, after=after)
+    return await ledger.ask(query, MessagePage)
+
+
+@post(
+    "/answer",
+    operation_id="answerQuestion",
+    summary="Answer what the agent asked",
+    guards=[json_only],
+    responses=responses(400, 404, 409, 413, 415, 422),
+    status_code=200,
+)
+async def answer_question(
+    request: Asking,
+    ledger: Ledger,
+    replays: Replays,
+    session_id: SessionId,
+    data: Annotated[
+        NewAnswer,
+        Body(
+            examples=[
+                Example(summary="The only open question", value={"answer": "Yes"}),
+                Example(summary="A set of two", value={"question_id": "que_1", "answers": [["A"], ["B", "C"]]}),
+            ]
+        ),
+    ],
+    idempotency_key: IdempotencyKey = None,
+) -> Done:
+    """The first answer wins, from wherever it comes."""
+    if (data.answers is None) == (data.answer is None):
+        raise BadRequest("bad_answer", 'Send either "answers": [["…"]], a list for each question, or "answer": "…".')
+    answers = data.answers if data.answers is not None else [[data.answer or ""]]
+    for value in (data.question_id or "", *(label for labels in answers for label in labels)):
+        text(value, "answers")
+    command = AnswerQuestion(
+        session_id=session_id, user=request.user.user, question_id=data.question_id, answers=answers
+    )
+    key = (request.user.user, session_id, "answer", idempotency_key) if idempotency_key else None
+    return await replays.once(key, lambda: ledger.ask(command, Done))
+
+
+@post(
+    "/abort",
+    operation_id="abortTurn",
+    summary="Stop the running turn",
+    responses=responses(404, 409),
+    status_code=202,
+)
+async def abort_turn(
+    request: Asking,
+    ledger: Ledger,
+    replays: Replays,
+    session_id: SessionId,
+    idempotency_key: IdempotencyKey = None,
+) -> Done:
+    """The turn ends as `interrupted` within seconds; what the agent has done stays."""
+    command = AbortTurn(session_id=session_id, user=request.user.user)
+    key = (request.user.user, session_id, "abort", idempotency_key) if idempotency_key else None
+    return await replays.once(key, lambda: ledger.ask(command, Done))
+
+
+router = Router(
+    "/api/sessions/{session_id:str}",
+    guards=[signed_in],
+    route_handlers=[send_message, list_messages, answer_question, abort_turn],
+    tags=["messages"],
+)

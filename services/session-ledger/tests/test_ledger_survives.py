@@ -1,0 +1,143 @@
+"""What a ledger must survive: its own death, PostgreSQL's, the broker's, and a second ledger on the same shards."""
+
+import asyncio
+from collections import Counter
+
+import pytest
+from valet_protocol.errors import Unavailable
+from valet_protocol.events.facts import TurnDispatched
+from valet_protocol.requests import Accepted, SubmitPrompt
+from valet_service.settings import Settings
+from valet_service.testing import BrokerProcess
+from valet_session_ledger import rebuild
+from valet_session_ledger.testing import FakeSandbox, Killable, LedgerProcess, Platform
+
+
+async def _work(platform: Platform, session_id: str, sandbox: FakeSandbox, turns: int) -> None:
+    """A runner that does every turn it is given, until it has done `turns`. It reads the log, as a real one does."""
+    done: set[str] = set()
+    async with asyncio.timeout(60):
+        while len(done) < turns:
+            for event in await platform.log(session_id):
+                if isinstance(event.data, TurnDispatched) and event.data.turn_id not in done:
+                    done.add(event.data.turn_id)
+                    await sandbox.play_turn(event.data.turn_id, event.data.prompt_id, steps=3)
+            await asyncio.sleep(0.01)
+
+
+async def _check(platform: Platform, settings: Settings, session_ids: list[str], turns: int) -> None:
+    """Every prompt had exactly one turn, every message is there, and the read models are what the log says."""
+    for session_id in session_ids:
+        view = await platform.until(
+            session_id, lambda view: view.turns == turns and not view.active_turn and not view.queued, timeout=30
+        )
+        assert view.status == "ready"
+        log = await platform.log(session_id)
+        dispatched = Counter(event.data.prompt_id for event in log if isinstance(event.data, TurnDispatched))
+        assert sorted(dispatched.values()) == [1] * turns
+        roles = Counter(message.role for message in (await platform.messages(session_id)).items)
+        assert roles == {"user": turns, "assistant": 3 * turns}
+    await rebuild.verify(settings)
+
+
+async def _streaming(platform: Platform, sessions: int, turns: int) -> tuple[list[str], list[asyncio.Task[None]]]:
+    """Sessions with queued prompts and runners that work on them."""
+    ids = [await platform.create() for _ in range(sessions)]
+    runners: list[asyncio.Task[None]] = []
+    for session_id in ids:
+        sandbox = await platform.boot(session_id)
+        for number in range(turns):
+            await platform.prompt(session_id, f"Prompt {number}")
+        runners.append(asyncio.create_task(_work(platform, session_id, sandbox, turns)))
+    return ids, runners
+
+
+async def _some_turns_done(platform: Platform, session_id: str, turns: int = 1) -> None:
+    await platform.until(session_id, lambda view: view.turns > turns)
+
+
+async def test_kill_9_of_the_ledger_in_the_middle_loses_and_doubles_nothing(
+    ledger: LedgerProcess, platform: Platform
+) -> None:
+    ids, runners = await _streaming(platform, sessions=3, turns=5)
+    for turns in (1, 2, 3):
+        await _some_turns_done(platform, ids[0], turns)
+        ledger.kill()
+        ledger.start()
+    await asyncio.gather(*runners)
+    await _check(platform, ledger.settings, ids, turns=5)
+
+
+async def test_two_ledgers_on_the_same_shards_dispatch_nothing_twice(ledger: LedgerProcess, platform: Platform) -> None:
+    second = LedgerProcess(ledger.settings, "second")
+    second.start()
+    try:
+        ids, runners = await _streaming(platform, sessions=3, turns=6)
+        await _some_turns_done(platform, ids[0], 2)
+        second.kill()
+        await _some_turns_done(platform, ids[0], 3)
+        second.start()
+        await asyncio.gather(*runners)
+        await _check(platform, ledger.settings, ids, turns=6)
+        assert second.stop() == 0
+    finally:
+        second.kill()
+
+
+async def test_while_postgresql_is_away_turns_go_on_and_nothing_is_lost(
+    ledger: LedgerProcess, platform: Platform, database_process: Killable
+) -> None:
+    ids, runners = await _streaming(platform, sessions=2, turns=5)
+    await _some_turns_done(platform, ids[0])
+    database_process.kill()
+    try:
+        prompt = SubmitPrompt(session_id=ids[0], user="ada", prompt_id="WHILE-AWAY", content="Are you there?")
+        with pytest.raises(Unavailable):
+            await platform.ask(prompt, Accepted, timeout=2)
+        # accepted all the same, and every turn is dispatched and done without a database
+        await asyncio.gather(*runners)
+    finally:
+        database_process.start()
+    sandbox = platform.fake(ids[0])
+    first = asyncio.create_task(_work(platform, ids[0], sandbox, 0))
+    accepted = await platform.ask(prompt, Accepted)
+    assert accepted.prompt_id == "WHILE-AWAY"
+    turn_id, prompt_id = await platform.dispatched(ids[0], turns=6)
+    assert prompt_id == "WHILE-AWAY"
+    await sandbox.play_turn(turn_id, prompt_id, steps=3)
+    await first
+    await _check(platform, ledger.settings, ids[:1], turns=6)
+    await _check(platform, ledger.settings, ids[1:], turns=5)
+
+
+async def test_kill_9_of_the_broker_in_the_middle_loses_and_doubles_nothing(
+    ledger: LedgerProcess, platform: Platform, server: BrokerProcess
+) -> None:
+    ids, runners = await _streaming(platform, sessions=3, turns=5)
+    for turns in (1, 3):
+        await _some_turns_done(platform, ids[0], turns)
+        server.kill()
+        server.start()
+    await asyncio.gather(*runners)
+    await _check(platform, ledger.settings, ids, turns=5)
+
+
+async def test_a_ledger_that_finds_the_log_lost_says_so_and_does_not_start(
+    ledger: LedgerProcess, platform: Platform, server: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    await platform.create()
+    assert ledger.stop() == 0
+    with BrokerProcess(tmp_path_factory.mktemp("empty")) as empty:
+        nc = await empty.connect()
+        await nc.close()
+        lost = LedgerProcess(_with_broker(ledger.settings, empty.url), "lost")
+        with pytest.raises(AssertionError):
+            lost.start(within=3.0)
+        assert "Restore the NATS store" in lost.log.read_text()
+        lost.kill()
+
+
+def _with_broker(settings: Settings, url: str) -> Settings:
+    from msgspec.structs import replace
+
+    return replace(settings, nats_url=url)
