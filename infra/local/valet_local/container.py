@@ -6,8 +6,10 @@ line, and the service's READY=1 is turned into a file, which is what the contain
 """
 
 import os
+import select
 import socket
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,12 +18,12 @@ from valet_service.config_file import ConfigError
 from valet_local import config
 from valet_local.plan import SERVICE_MODULES, masked
 
-READY = Path("/tmp/valet.ready")
+READY = Path(tempfile.gettempdir()) / "valet.ready"
 """There from the service's READY=1 until its container stops (a health check cannot see the process end; the restart
 policy does).
 """
 
-_CHANNEL = "/tmp/valet.notify"
+_CHANNEL = str(READY.with_suffix(".notify"))
 
 
 def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> None:
@@ -43,25 +45,35 @@ def note_readiness(file: Path, channel: str) -> None:
     """Have a small process wait for READY=1 on the datagram socket `channel`, make `file` and end.
 
     It is nobody's child (the container's init takes it), so the service, which does not know of it, need not wait
-    for it.
+    for it; and it ends with the service, ready or not.
     """
     for path in (file, Path(channel)):
         path.unlink(missing_ok=True)
+    service = os.pidfd_open(os.getpid())
     listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     listening.bind(channel)
     child = os.fork()
     if child:
         os.waitpid(child, 0)
         listening.close()
+        os.close(service)
         return
     if os.fork():
         os._exit(0)
     try:
-        while b"READY=1" not in listening.recv(4096).splitlines():
-            pass
-        file.touch()
+        silence = os.open(os.devnull, os.O_RDWR)
+        for descriptor in (0, 1, 2):
+            os.dup2(silence, descriptor)
+        _wait(listening, service, file)
     finally:
         os._exit(0)
+
+
+def _wait(listening: socket.socket, service: int, file: Path) -> None:
+    while listening in select.select([listening, service], [], [])[0]:
+        if b"READY=1" in listening.recv(4096).splitlines():
+            file.touch()
+            return
 
 
 if __name__ == "__main__":

@@ -100,7 +100,7 @@ def responses(*statuses: int) -> dict[int, ResponseSpec]:
         status: ResponseSpec(
             data_container=Problem, description=_MEANINGS[status], media_type=MEDIA_TYPE, generate_examples=False
         )
-        for status in (401, *statuses, 503)
+        for status in sorted({400, 401, 503, *statuses})
     }
 
 

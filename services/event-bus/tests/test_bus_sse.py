@@ -4,13 +4,15 @@ import asyncio
 import signal
 import time
 
+import msgspec
 import pytest
 from nats.aio.client import Client
 from valet_event_bus import limits
 from valet_event_bus.testing import Bus, Nats, SseReader, handed_over, some_delta, some_event, stored
 from valet_protocol import subjects
 from valet_protocol.ids import new_id
-from valet_protocol.requests import HandOver
+from valet_protocol.requests import ArchivedEvent, ArchivePage, HandOver, ReadArchive
+from valet_service import rpc
 from valet_service.outbox import Outbox
 
 
@@ -95,6 +97,27 @@ async def test_history_ends_although_the_deltas_in_it_were_purged(bus: Bus, outb
     await reader.until(lambda r: r.synced_seq is not None, 5)
     assert reader.seqs == kept
     reader.close()
+
+
+async def test_what_the_stream_no_longer_holds_comes_from_the_archive(bus: Bus, outbox: Outbox, nc: Client) -> None:
+    session = new_id()
+    events = [some_event(session, n) for n in range(1300)]
+    seqs = await stored(outbox, events)
+    archive = {seq: event.payload for seq, event in zip(seqs, events, strict=True) if seq <= seqs[1199]}
+
+    async def read_archive(request: ReadArchive) -> ArchivePage:
+        found = [seq for seq in archive if request.after < seq < request.before]
+        items = [ArchivedEvent(seq=seq, event=msgspec.Raw(archive[seq])) for seq in found[: request.limit]]
+        return ArchivePage(items=items, complete=len(found) <= request.limit)
+
+    await rpc.serve(nc, "rpc.ledger.*.read_archive", ReadArchive, read_archive, queue="ledger")
+    await nc.flush()
+    await nc.jetstream().purge_stream(subjects.STREAM, seq=seqs[1000])
+    for after in (0, seqs[700], seqs[999], seqs[1100]):
+        reader = watch(bus, session, after)
+        await reader.until(lambda r: r.synced_seq is not None)
+        assert reader.seqs == [seq for seq in seqs if seq > after]
+        reader.close()
 
 
 async def test_ten_thousand_events_are_replayed_within_two_seconds(bus: Bus, outbox: Outbox) -> None:

@@ -4,6 +4,7 @@ A new provider joins by adding its kind to `KINDS` and to `testing.local_provide
 """
 
 import asyncio
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -49,7 +50,7 @@ async def test_the_end_is_noticed_within_a_second(provider: LocalProvider) -> No
     await asyncio.sleep(0)
     runner = processes.children(ref.pid)[0] if Capability.ISOLATED in provider.capabilities else ref.pid
     began = time.monotonic()
-    processes.send(runner, processes.start_time(runner) or 0, processes.signal.SIGKILL)
+    processes.send(runner, processes.start_time(runner) or 0, signal.SIGKILL)
     await asyncio.wait_for(waiting, 5)
     assert time.monotonic() - began < 1.0
     assert isinstance(await provider.status(ref), Ended)

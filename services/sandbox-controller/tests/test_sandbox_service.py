@@ -11,7 +11,9 @@ from pathlib import Path
 import msgspec
 import nats
 import pytest
+from nats.aio.client import Client
 from nats.aio.msg import Msg
+from nats.js.errors import NotFoundError
 from valet_protocol import codec, ids, subjects
 from valet_protocol.events.envelope import Data
 from valet_protocol.events.facts import SandboxReleaseRequested, SandboxRequested
@@ -33,7 +35,7 @@ from valet_service import broker
 class Ledger:
     """Plays the session ledger: appends facts of one new session and reads what the controller says."""
 
-    def __init__(self, nc: nats.NATS, files: SessionFiles, session: str) -> None:
+    def __init__(self, nc: Client, files: SessionFiles, session: str) -> None:
         self.nc = nc
         self.files = files
         self.session = session
@@ -243,7 +245,7 @@ async def test_a_terminated_session_keeps_no_process_workspace_or_consumer(contr
     assert (await ledger.until(SandboxTerminated))[-1] == SandboxTerminated(epoch=1, workspace_deleted=True)
     assert not _alive(record)
     assert not ledger.files.root.exists()
-    with pytest.raises(nats.js.errors.NotFoundError):
+    with pytest.raises(NotFoundError):
         await ledger.nc.jetstream().consumer_info(subjects.STREAM, subjects.runner_consumer(ledger.session))
 
 

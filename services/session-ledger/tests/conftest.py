@@ -64,6 +64,15 @@ def database_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Datab
 
 
 @pytest.fixture
+def own_database(tmp_path: Path) -> Iterator[DatabaseProcess]:
+    """A server that a test may kill: its recovery does not replay what other tests did."""
+    process = DatabaseProcess(tmp_path / "pg")
+    process.start()
+    yield process
+    process.kill()
+
+
+@pytest.fixture
 async def database_url(database_process: DatabaseProcess) -> str:
     """An empty database of the test's own, in the one server."""
     name = f"t{new_id().lower()}"

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from msgspec.structs import replace
 from valet_protocol.errors import Unavailable
 from valet_protocol.events.facts import TurnDispatched
 from valet_protocol.requests import Accepted, SubmitPrompt
@@ -85,29 +86,29 @@ async def test_two_ledgers_on_the_same_shards_dispatch_nothing_twice(ledger: Led
 
 
 async def test_while_postgresql_is_away_turns_go_on_and_nothing_is_lost(
-    ledger: LedgerProcess, platform: Platform, database_process: Killable
+    platform: Platform, settings: Settings, own_database: Killable
 ) -> None:
-    ids, runners = await _streaming(platform, sessions=2, turns=5)
-    await _some_turns_done(platform, ids[0])
-    database_process.kill()
+    ledger = LedgerProcess(replace(settings, database_url=own_database.url))
+    ledger.start()
     try:
+        ids, runners = await _streaming(platform, sessions=2, turns=5)
+        await _some_turns_done(platform, ids[0])
+        own_database.kill()
         prompt = SubmitPrompt(session_id=ids[0], user="ada", prompt_id="WHILE-AWAY", content="Are you there?")
         with pytest.raises(Unavailable):
             await platform.ask(prompt, Accepted, timeout=2)
-        # accepted all the same, and every turn is dispatched and done without a database
+        # every turn is dispatched and done without a database
         await asyncio.gather(*runners)
+        own_database.start()
+        # the prompt was accepted all the same; asking again says so
+        assert (await platform.ask(prompt, Accepted)).prompt_id == "WHILE-AWAY"
+        turn_id, prompt_id = await platform.dispatched(ids[0], turns=6)
+        assert prompt_id == "WHILE-AWAY"
+        await platform.fake(ids[0]).play_turn(turn_id, prompt_id, steps=3)
+        await _check(platform, ledger.settings, ids[:1], turns=6)
+        await _check(platform, ledger.settings, ids[1:], turns=5)
     finally:
-        database_process.start()
-    sandbox = platform.fake(ids[0])
-    first = asyncio.create_task(_work(platform, ids[0], sandbox, 0))
-    accepted = await platform.ask(prompt, Accepted)
-    assert accepted.prompt_id == "WHILE-AWAY"
-    turn_id, prompt_id = await platform.dispatched(ids[0], turns=6)
-    assert prompt_id == "WHILE-AWAY"
-    await sandbox.play_turn(turn_id, prompt_id, steps=3)
-    await first
-    await _check(platform, ledger.settings, ids[:1], turns=6)
-    await _check(platform, ledger.settings, ids[1:], turns=5)
+        ledger.kill()
 
 
 async def test_kill_9_of_the_broker_in_the_middle_loses_and_doubles_nothing(
@@ -130,14 +131,8 @@ async def test_a_ledger_that_finds_the_log_lost_says_so_and_does_not_start(
     with BrokerProcess(tmp_path_factory.mktemp("empty")) as empty:
         nc = await empty.connect()
         await nc.close()
-        lost = LedgerProcess(_with_broker(ledger.settings, empty.url), "lost")
+        lost = LedgerProcess(replace(ledger.settings, nats_url=empty.url), "lost")
         with pytest.raises(AssertionError):
             lost.start(within=3.0)
         assert "Restore the NATS store" in lost.log.read_text()
         lost.kill()
-
-
-def _with_broker(settings: Settings, url: str) -> Settings:
-    from msgspec.structs import replace
-
-    return replace(settings, nats_url=url)

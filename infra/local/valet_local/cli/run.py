@@ -44,6 +44,8 @@ def run(
     from valet_local.client.endpoint import Endpoint
     from valet_local.client.http import Client
 
+    if not prompt.strip():
+        raise typer.BadParameter("the prompt is empty; say what the agent is to do")
     terminal = Terminal()
     wish = Wish(prompt=prompt, repo=_absolute(repo), branch=branch, model=model, title=title)
     options = Options(data_dir=data_dir, port=0, config=config.absolute() if config else None, quiet=True)
@@ -52,7 +54,8 @@ def run(
         async with Client(endpoint) as client:
             prompting = Prompting(client, terminal, view(terminal, as_json=as_json), wish, ask=not as_json)
             outcome = await prompting.run()
-            if outcome.words and (as_json or outcome.status == "failed"):
+            # The transcript says it as well, but a pipe may have taken that away from the person's eyes.
+            if outcome.words and terminal.rich is None:
                 terminal.tell(f"{outcome.status}: {outcome.words}", "bad")
             return outcome.exit_code
 

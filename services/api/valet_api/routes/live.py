@@ -93,6 +93,7 @@ async def follow_session(
     summary="Follow many sessions (WebSocket)",
     responses={
         **responses(400),
+        200: ResponseSpec(None, description="Never: see 101.", generate_examples=False),
         101: ResponseSpec(
             None,
             description='Send `{"type":"subscribe","session_id":…,"after":…}`, `{"type":"unsubscribe","session_id":…}` '

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 from litestar import Response, Router, get
 from nats.aio.client import Client
-from valet_protocol.errors import Refused
+from valet_protocol.errors import Refused, Unavailable
 from valet_protocol.requests import ListSessions
 from valet_service import database, logs
 
@@ -85,8 +85,6 @@ async def ready(nc: Client, ledger: Ledger, store: Store, door: Door) -> Respons
     answers = await asyncio.gather(*[_answers(name, question) for name, question in parts.items()])
     missing = [name for name, answer in zip(parts, answers, strict=True) if not answer]
     if missing:
-        from valet_protocol.errors import Unavailable
-
         detail = f"No answer from {', '.join(missing)}; see their logs in D/logs."
         return document(Unavailable("not_ready", detail).problem())  # type: ignore[return-value]
     return Response(Readiness())

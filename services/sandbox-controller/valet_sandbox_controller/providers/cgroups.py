@@ -70,7 +70,8 @@ class ControlGroups:
             except OSError as error:
                 _log.info("cgroup_not_writable", controller=controller, error=str(error))
                 continue
-            self._parents[controller] = parent / "valet"
+            if os.access(parent / "valet", os.W_OK):  # it may be there and be another user's
+                self._parents[controller] = parent / "valet"
 
     @property
     def controllers(self) -> tuple[str, ...]:
