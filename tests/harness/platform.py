@@ -170,6 +170,21 @@ class Platform:
 
         return until(search, limits.READY, f"a process {word!r}")
 
+    def sandbox(self, session: str) -> list[psutil.Process]:
+        """The processes of a session's sandbox, without bubblewrap's own."""
+
+        def search() -> list[psutil.Process]:
+            found: dict[int, psutil.Process] = {}
+            for process in self.own():
+                try:
+                    if process.name() == "bwrap" and f"/{session}/" in " ".join(process.cmdline()):
+                        found.update({child.pid: child for child in process.children(recursive=True)})
+                except psutil.Error:
+                    continue
+            return [process for process in found.values() if process.name() != "bwrap"]
+
+        return until(search, limits.READY, f"the sandbox of {session}")
+
     def own(self) -> list[psutil.Process]:
         """Every process on this machine that belongs to this platform, sandboxes included, wherever it hangs."""
         marker = str(self.data_dir)

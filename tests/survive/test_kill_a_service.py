@@ -55,10 +55,7 @@ def test_a_turn_whose_runner_or_agent_is_killed_ends_and_the_next_prompt_works(p
     with platform.follow(session) as follower:
         platform.prompt(session, "slow 200 words")
         follower.wait(lambda _: follower.count("delta.text") >= 10, what="the text to stream")
-        sandbox = platform.find(session)
-        below = [sandbox, *sandbox.children(recursive=True)]
-        inner = [p for p in below if p.name() != "bwrap"]
-        platform.find(word, among=inner).kill()
+        platform.find(word, among=platform.sandbox(session)).kill()
         ended = follower.wait(
             lambda event: event.type in ("agent.turn_ended", "fact.turn_interrupted"), what="the turn to end"
         )

@@ -16,6 +16,10 @@ Source = Literal["fact", "agent", "sandbox", "delta"]
 STREAM = "SESSIONS"
 """The stream that holds the session log."""
 
+EVERYTHING = "session.>"
+"""A filter for the whole log. One filter costs the broker 3 µs a message, three of them 24 (measured on 2.15.1): a
+reader of most of the log takes all of it and leaves out what it does not want."""
+
 SHARDS = 16
 """How many shards the log has. Fixed for the life of an installation: it is part of every subject."""
 

@@ -18,7 +18,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from valet_protocol import subjects
 
-from valet_service import broker, limits, logs
+from valet_service import broker, limits, logs, tasks
 
 _log = logs.get(__name__)
 
@@ -68,8 +68,7 @@ class LogReader:
 
     async def __aexit__(self, *_: object) -> None:
         assert self._watcher
-        self._watcher.cancel()
-        await asyncio.gather(self._watcher, return_exceptions=True)
+        await tasks.end(self._watcher)
         await self._close()
 
     @property

@@ -19,7 +19,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from valet_protocol.codec import Outgoing
 
-from valet_service import broker, limits, logs
+from valet_service import broker, limits, logs, tasks
 from valet_service.errors import EventTooLarge, Stopped
 
 _log = logs.get(__name__)
@@ -74,8 +74,7 @@ class Outbox:
     async def __aexit__(self, *_: object) -> None:
         assert self._task
         self._closed = True
-        self._task.cancel()
-        await asyncio.gather(self._task, return_exceptions=True)
+        await tasks.end(self._task)
         self._room.set()
         for entry in (*self._sent, *self._waiting):
             for future in (entry.stored, *entry.flushers):

@@ -88,7 +88,8 @@ async def _live(spec: RunnerSpec, began: float) -> None:
     async with contextlib.AsyncExitStack() as stack:
         relay_port, nats_url = await _relays(spec, stack)
         process = OpencodeProcess(spec, relay_port=relay_port)
-        stack.push_async_callback(_end, asyncio.create_task(process.run()))
+        running = asyncio.create_task(process.run())
+        stack.push_async_callback(_end, running)
 
         async def connect(reconnect: bool) -> Client:
             return await broker.connect(
@@ -104,7 +105,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         attached = await _attach(spec, nc)
         outbox = await stack.enter_async_context(Outbox(lambda: connect(False)))
         publisher = Publisher(outbox, session_id=spec.session_id, epoch=spec.epoch, now_ms=_now_ms, new_id=ids.new_id)
-        stack.push_async_callback(_flush, publisher)
+        stack.push_async_callback(_wind_down, publisher, running)
         git_environment.write_config(home)
         env = git_environment.environment(spec, relay_port=relay_port)
         try:
@@ -250,6 +251,11 @@ async def _flush(publisher: Publisher) -> None:
         await asyncio.wait_for(publisher.flush(), limits.FLUSH_TIMEOUT)
     except TimeoutError:
         _log.warning("events_not_stored", reason="the broker did not take them in time")
+
+
+async def _wind_down(publisher: Publisher, opencode: asyncio.Task[None]) -> None:
+    """Both at once: whoever stops the sandbox waits for a few seconds only."""
+    await asyncio.gather(_flush(publisher), _end(opencode))
 
 
 async def _end(task: asyncio.Task[None]) -> None:

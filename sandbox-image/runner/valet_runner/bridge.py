@@ -122,6 +122,9 @@ class Bridge:
                 await stored
         except (OpencodeUnavailable, OpencodeRefused, OpencodeFailed) as error:
             await self._not_taken(turn, error)
+        except Exception as error:  # whatever it is, a turn that was begun must end
+            _log.exception("turn_not_started", turn=fact.turn_id)
+            await self._not_taken(turn, error)
         return True
 
     async def interrupt(self, turn_id: str) -> None:
@@ -238,6 +241,9 @@ class Bridge:
         except GitFailed as error:
             _log.warning("changes_unknown", error=str(error))
             changed = None
+        except Exception:  # whatever git shows us, the turn must end
+            _log.exception("changes_not_read")
+            changed = None
         self._say([*items, *([changed] if changed else []), ended])
         self._ended.add(turn.turn_id)
         self._newest = max([*self._state.messages, turn.user_message, self._newest or ""])
@@ -274,5 +280,11 @@ class Bridge:
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._done)
         return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # the watch looks at the turn again
+            _log.error("bridge_task_failed", exc_info=error)

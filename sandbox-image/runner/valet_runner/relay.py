@@ -78,7 +78,7 @@ async def serve_nats(portal: str, token: str) -> tuple[asyncio.Server, int]:
         try:
             far_reader, far_writer = await _connect_nats(portal, token)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, RelayRefused) as error:
-            _log.info("broker_unreachable", error=str(error) or type(error).__name__)
+            _log.debug("broker_unreachable", error=str(error) or type(error).__name__)
             writer.close()
             return
         await _join(reader, writer, far_reader, far_writer)

@@ -14,10 +14,11 @@ import httpx
 import pytest
 from nats.aio.client import Client
 from valet_api.testing import FakeLedger
-from valet_event_bus.testing import START, Bus, Nats
+from valet_event_bus.testing import START, Bus
 from valet_local import layout, postgres
 from valet_service import broker
 from valet_service.outbox import Outbox
+from valet_service.testing import BrokerProcess
 
 TOKEN = "owner-token-of-these-tests"
 
@@ -61,7 +62,7 @@ class Database:
 class Api:
     """`python -m valet_api`, started as the supervisor starts it."""
 
-    def __init__(self, nats: Nats, database_url: str, run_dir: Path, config: str | None = CONFIG) -> None:
+    def __init__(self, nats: BrokerProcess, database_url: str, run_dir: Path, config: str | None = CONFIG) -> None:
         self._run_dir = run_dir
         (run_dir / "token").write_text(TOKEN + "\n")
         with socket.socket() as probe:
@@ -115,9 +116,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def nats(folder: Path) -> Iterator[Nats]:
+def nats(folder: Path) -> Iterator[BrokerProcess]:
     (folder / "nats").mkdir()
-    server = Nats(folder / "nats")
+    server = BrokerProcess(folder / "nats")
     server.start()
     yield server
     server.kill()
@@ -132,7 +133,7 @@ def database(folder: Path) -> Iterator[Database]:
 
 
 @pytest.fixture(scope="module")
-def bus(nats: Nats, api: Api, folder: Path) -> Iterator[Bus]:
+def bus(nats: BrokerProcess, api: Api, folder: Path) -> Iterator[Bus]:
     service = Bus(nats, folder)
     service.start()
     yield service
@@ -141,7 +142,7 @@ def bus(nats: Nats, api: Api, folder: Path) -> Iterator[Bus]:
 
 
 @pytest.fixture(scope="module")
-def api(nats: Nats, database: Database, folder: Path) -> Iterator[Api]:
+def api(nats: BrokerProcess, database: Database, folder: Path) -> Iterator[Api]:
     service = Api(nats, database.url, folder)
     service.start()
     yield service
@@ -149,7 +150,7 @@ def api(nats: Nats, database: Database, folder: Path) -> Iterator[Api]:
 
 
 @pytest.fixture
-async def nc(nats: Nats) -> AsyncIterator[Client]:
+async def nc(nats: BrokerProcess) -> AsyncIterator[Client]:
     connection = await broker.connect(nats.url, name="test")
     await broker.ensure_stream(connection)
     yield connection
@@ -164,7 +165,7 @@ async def ledger(nc: Client) -> FakeLedger:
 
 
 @pytest.fixture
-async def outbox(nats: Nats, nc: Client) -> AsyncIterator[Outbox]:
+async def outbox(nats: BrokerProcess, nc: Client) -> AsyncIterator[Outbox]:
     async with Outbox(lambda: broker.connect(nats.url, name="test-outbox", reconnect=False)) as writer:
         yield writer
 

@@ -8,12 +8,13 @@ import msgspec
 import pytest
 from nats.aio.client import Client
 from valet_event_bus import limits
-from valet_event_bus.testing import Bus, Nats, SseReader, handed_over, some_delta, some_event, stored
+from valet_event_bus.testing import Bus, SseReader, handed_over, some_delta, some_event, stored
 from valet_protocol import subjects
 from valet_protocol.ids import new_id
 from valet_protocol.requests import ArchivedEvent, ArchivePage, HandOver, ReadArchive
 from valet_service import rpc
 from valet_service.outbox import Outbox
+from valet_service.testing import BrokerProcess
 
 
 def watch(bus: Bus, session_id: str, after: int = 0) -> SseReader:
@@ -196,7 +197,7 @@ async def test_a_reader_too_slow_for_history_is_paced_and_not_cut(bus: Bus, outb
     reader.close()
 
 
-async def test_clients_notice_nothing_of_a_killed_broker(bus: Bus, outbox: Outbox, nats: Nats) -> None:
+async def test_clients_notice_nothing_of_a_killed_broker(bus: Bus, outbox: Outbox, nats: BrokerProcess) -> None:
     session = new_id()
     reader = watch(bus, session)
     task = asyncio.create_task(reader.run())

@@ -7,7 +7,7 @@ import socket
 
 from nats.aio.client import Client as Broker
 from valet_protocol.requests import HandOver
-from valet_service import broker, lifecycle, logs
+from valet_service import broker, lifecycle, logs, tasks
 from valet_service.settings import Settings
 
 from valet_event_bus import limits, stream
@@ -93,22 +93,22 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     await broker.ensure_stream(nc)
     hub = Hub(nc, await stream.last_seq(nc))
     clients = Clients(nc, hub)
-    tasks = [
+    parts = [
         asyncio.create_task(hub.run()),
         asyncio.create_task(clients.keep_alive(SseClient, limits.KEEP_ALIVE)),
         asyncio.create_task(clients.keep_alive(WsClient, limits.PING)),
     ]
     stopped = asyncio.create_task(stop.wait())
-    await hub.reading.wait()
+    reading = asyncio.create_task(hub.reading.wait())
+    done, _ = await asyncio.wait([stopped, reading, *parts], return_when=asyncio.FIRST_COMPLETED)
     async with Entrance(socket_path(settings), clients.take):
-        lifecycle.ready()
-        _log.info("ready", socket=str(socket_path(settings)))
-        done, _ = await asyncio.wait([stopped, *tasks], return_when=asyncio.FIRST_COMPLETED)
+        if reading in done:
+            lifecycle.ready()
+            _log.info("ready", socket=str(socket_path(settings)))
+        done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
     await clients.close()
-    for task in (stopped, *tasks):
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await tasks.end(*(task for task in (stopped, reading, *parts) if not task.done()))
     await nc.close()
-    for task in done:
-        if task is not stopped:
+    for task in parts:
+        if task in done:
             task.result()  # a part that ended by itself has failed: say so, and be started again

@@ -70,10 +70,14 @@ class Client(asyncio.Protocol):
             return
         transport.write(data)
 
-    async def drained(self) -> None:
-        """Wait until the client has taken most of what was sent. Raises `Gone`."""
+    def check(self) -> None:
+        """Raises `Gone` when the connection has ended."""
         if self._gone:
             raise Gone
+
+    async def drained(self) -> None:
+        """Wait until the client has taken most of what was sent. Raises `Gone`."""
+        self.check()
         if self._paused:
             waiter = asyncio.get_running_loop().create_future()
             self._drained.append(waiter)

@@ -23,6 +23,10 @@ class Follower(Watcher, Protocol):
         """Wait until the client has taken most of what was sent. Raises `Gone`."""
         ...
 
+    def check(self) -> None:
+        """Raises `Gone` when nobody wants this any more. A cancellation alone can be lost in `asyncio.wait_for`."""
+        ...
+
     def synced(self, seq: int) -> None:
         """History ends here; what follows is live."""
         ...
@@ -51,6 +55,7 @@ async def follow(nc: Client, hub: Hub, channel: Channel, watcher: Follower, afte
                 watcher.send(Batch(channel.session_id, lines))
             await watcher.drained()
         cursor = mark
+    watcher.check()
     rest = channel.since(cursor)
     if rest:
         watcher.send(Batch(channel.session_id, rest))

@@ -14,7 +14,7 @@ from valet_protocol.errors import BadEvent
 from valet_service import logs
 from valet_service.log_reader import Entry, LogReader
 
-from valet_event_bus import limits
+from valet_event_bus import limits, stream
 from valet_event_bus.frames import Batch, Line, line, split
 
 _log = logs.get(__name__)
@@ -98,9 +98,9 @@ class Hub:
             del self._channels[channel.session_id]
 
     async def reach(self, seq: int) -> None:
-        """Wait, for a moment, until the hub has read up to a sequence.
+        """Wait, for a moment, until the hub has read up to a sequence of the log.
 
-        It may not get there: the last event of the log may have been purged before the hub read it.
+        The reader alone may never get there: the last events may have been purged before it came to them.
         """
         if seq <= self.position:
             return
@@ -109,7 +109,11 @@ class Hub:
         try:
             await asyncio.wait_for(waiter, limits.REACH)
         except TimeoutError:
-            _log.info("hub_is_behind", wanted=seq, position=self.position)
+            following = await stream.next_seq(self._nc, self.position)
+            if following is None or following > seq:
+                self.position = max(self.position, seq)
+            else:
+                _log.warning("hub_is_behind", wanted=seq, position=self.position)
         finally:
             self._waiting.pop(waiter, None)
 

@@ -52,7 +52,8 @@ ACCESS_FRESH = 30.0
 """How long a granted access to a session is believed without asking the ledger again."""
 
 REACH = 1.0
-"""For the hub to read what a client's history must contain: it is milliseconds behind; a second is a restart."""
+"""For the hub to read what a client's history must contain: it is milliseconds behind. After that it is
+looked whether there is anything left to read."""
 
 CLOSE_GRACE = 0.5
 """For clients to take their last bytes when the service stops; they resume from their cursor anyway."""

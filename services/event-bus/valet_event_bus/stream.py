@@ -64,6 +64,22 @@ async def last_seq(nc: Client) -> int:
     return (await ends(nc))[1]
 
 
+async def next_seq(nc: Client, after: int) -> int | None:
+    """Sequence of the first event that is still stored above `after`; None if there is none. Waits for the broker."""
+    request = msgspec.json.encode({"seq": after + 1, "next_by_subj": "session.>"})
+    while True:
+        try:
+            answer = await nc.request(
+                f"$JS.API.DIRECT.GET.{subjects.STREAM}", request, timeout=service_limits.CONNECT_TIMEOUT
+            )
+        except nats.errors.Error as error:
+            _log.debug("broker_away", error=str(error))
+            await asyncio.sleep(limits.RETRY_WAIT)
+            continue
+        seq = (answer.headers or {}).get("Nats-Sequence")
+        return int(seq) if seq else None
+
+
 async def page(nc: Client, session_id: str, after: int, mark: int) -> Page:
     """The next stored events of a session above `after` and not above `mark`. Waits while the broker is away."""
     while True:

@@ -4,7 +4,6 @@ The processes, the sockets, the hand-over and the bytes are real; only api's par
 """
 
 import asyncio
-import contextlib
 import os
 import re
 import signal
@@ -23,50 +22,16 @@ from valet_protocol.events.envelope import Event
 from valet_protocol.ids import new_id
 from valet_protocol.requests import HandOver
 from valet_service.outbox import Outbox
+from valet_service.testing import BrokerProcess
 
 START = 10.0
 """Seconds for a process to be ready on a machine that is busy with other tests."""
 
 
-class Nats:
-    """A nats-server that can be killed and started again on its store."""
-
-    def __init__(self, folder: Path) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
-        self.url = f"nats://127.0.0.1:{self.port}"
-        self._config = folder / "nats.conf"
-        self._config.write_text(
-            f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{folder}" }}\nmax_payload: 8MB\n'
-        )
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        binary = Path(sys.executable).with_name("nats-server")
-        self._process = subprocess.Popen(
-            [binary, "-c", self._config],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        until = time.monotonic() + START
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            assert time.monotonic() < until, "nats-server does not answer"
-            time.sleep(0.02)
-
-    def kill(self) -> None:
-        if self._process:
-            self._process.kill()
-            self._process.wait(5)
-            self._process = None
-
-
 class Bus:
     """`python -m valet_event_bus`, started as the supervisor starts it."""
 
-    def __init__(self, nats: Nats, run_dir: Path) -> None:
+    def __init__(self, nats: BrokerProcess, run_dir: Path) -> None:
         self.entrance = run_dir / "event-bus.sock"
         self._nats = nats
         self._run_dir = run_dir

@@ -54,6 +54,12 @@ class Subscription:
         self._client = client
         self.channel = channel
         self.task: asyncio.Task[None] | None = None
+        self.ended = False
+
+    def check(self) -> None:
+        if self.ended:
+            raise Gone
+        self._client.check()
 
     def send(self, batch: Batch) -> None:
         self._client.write(batch.ws)
@@ -62,6 +68,7 @@ class Subscription:
         self._client.write(frames.synced_ws(self.channel.session_id, seq))
 
     async def drained(self) -> None:
+        self.check()
         await self._client.drained()
 
 
@@ -172,14 +179,16 @@ class WsClient(Client):
         except Gone:
             return
         except Refused as refusal:
-            subscription.task = None
-            self._drop(session_id)
-            self._refuse(session_id, refusal)
+            if not subscription.ended:
+                subscription.task = None
+                self._drop(session_id)
+                self._refuse(session_id, refusal)
 
     def _drop(self, session_id: str) -> None:
         subscription = self._subscriptions.pop(session_id, None)
         if subscription is None:
             return
+        subscription.ended = True
         if subscription.task is not None:
             subscription.task.cancel()
         subscription.channel.remove(subscription)

@@ -53,8 +53,11 @@ def bwrap(make_provider: Callable[[str], LocalProvider]) -> LocalProvider:
 class Servers:
     """Real NATS (with the platform's own authentication) and real PostgreSQL, and how a service is told of them."""
 
-    def __init__(self, places: Layout, broker: nats.NatsServer, database_url: str) -> None:
+    def __init__(
+        self, places: Layout, broker: nats.NatsServer, database_url: str, processes: list[subprocess.Popen[bytes]]
+    ) -> None:
         self.places = places
+        self.processes = processes
         self.broker = broker
         self.database_url = database_url
 
@@ -91,7 +94,7 @@ def servers() -> Iterator[Servers]:
     while not postgres.is_ready(places.postgres, children[1].pid):
         assert time.monotonic() < deadline, "PostgreSQL did not get ready"
         time.sleep(0.02)
-    yield Servers(places, broker, database.url)
+    yield Servers(places, broker, database.url, children)
     children[1].send_signal(signal.SIGINT)
     children[0].terminate()
     for child in children:

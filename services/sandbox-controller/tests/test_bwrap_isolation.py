@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from valet_sandbox_controller.errors import IsolationUnavailable, ProviderFailed
 from valet_sandbox_controller.provider import HostRepository, Limits
+from valet_sandbox_controller.providers.cgroups import ControlGroups
 from valet_sandbox_controller.testing import LocalProvider, answer, start
 
 
@@ -138,6 +139,14 @@ answer([len(started), result[0]])
     if unlimited:
         pytest.skip("control groups are not writable here, and root is exempt from the limit on processes")
     assert int(count) < 40
+
+
+async def test_a_sandbox_that_takes_too_much_memory_is_killed_and_nothing_else(bwrap: LocalProvider) -> None:
+    if "memory" not in ControlGroups().controllers:
+        pytest.skip("the memory control group is not writable here")
+    task = "taken = [bytearray(b'x' * (16 << 20)) for _ in range(64)]"
+    ref = await start(bwrap, "S1", task, limits=Limits(memory_mb=256, cpus=1, pids=64))
+    assert (await asyncio.wait_for(bwrap.wait(ref), 30)).exit_code == 137
 
 
 async def test_the_exit_code_of_the_runner_is_known(bwrap: LocalProvider) -> None:

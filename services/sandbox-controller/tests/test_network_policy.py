@@ -4,7 +4,7 @@ import pytest
 from valet_sandbox_controller.portal.policy import NetworkPolicy, allowed, allowed_name
 
 OPEN = NetworkPolicy(network="open", allow_hosts=())
-CLOSED = NetworkPolicy(network="none", allow_hosts=("pypi.org", "*.example.org"))
+CLOSED = NetworkPolicy(network="none", allow_hosts=("packages.test", "*.example.org"))
 
 
 @pytest.mark.parametrize(
@@ -54,15 +54,15 @@ def test_a_name_is_refused_before_it_is_looked_up_when_the_network_is_off() -> N
     assert "allow_hosts" in refused.reason
 
 
-@pytest.mark.parametrize("host", ["pypi.org", "PyPI.org.", "a.example.org", "a.b.example.org"])
+@pytest.mark.parametrize("host", ["packages.test", "Packages.TEST.", "a.example.org", "a.b.example.org"])
 def test_listed_names_are_reachable_when_the_network_is_off(host: str) -> None:
     assert allowed_name(CLOSED, host) is None
 
 
-@pytest.mark.parametrize("host", ["example.org", "notexample.org", "pypi.org.evil.test", "evilpypi.org"])
+@pytest.mark.parametrize("host", ["example.org", "notexample.org", "packages.test.evil", "evilpackages.test"])
 def test_names_that_only_look_like_listed_ones_are_refused(host: str) -> None:
     assert allowed_name(CLOSED, host) is not None
 
 
 def test_a_listed_name_that_resolves_to_the_host_itself_is_refused() -> None:
-    assert allowed(CLOSED, "pypi.org", ["127.0.0.1"]).addresses == ()
+    assert allowed(CLOSED, "packages.test", ["127.0.0.1"]).addresses == ()

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
@@ -317,6 +318,42 @@ answer([first, connect('127.0.0.1:1')[1]])
     await sandboxes.terminate(ref, grace=0)
 
 
+async def test_a_sandbox_that_does_not_read_does_not_fill_the_portals_memory(portal, servers, spec: bytes) -> None:
+    address = _own_address()
+    if address is None:
+        pytest.skip("this machine has no address but loopback")
+    offered = 200 << 20
+    taken = 0
+
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal taken
+        while taken < offered:
+            writer.write(bytes(1 << 20))
+            await writer.drain()
+            taken += 1 << 20
+        writer.close()
+
+    server = await asyncio.start_server(pour, address, 0)
+    port = server.sockets[0].getsockname()[1]
+    token = msgspec.json.decode(spec, type=dict[str, str])["token"]
+    reader, writer = await _socket(servers)
+    before = _memory(portal.process.pid)
+    writer.write(f"CONNECT {address}:{port} HTTP/1.1\r\nProxy-Authorization: Bearer {token}\r\n\r\n".encode())
+    await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+    last = -1
+    while last != taken:  # until nothing more is taken: the pipe is full from end to end
+        last = taken
+        await asyncio.sleep(0.3)
+    assert taken < offered / 4
+    assert _memory(portal.process.pid) - before < 20 << 20
+    total = 0
+    while chunk := await asyncio.wait_for(reader.read(1 << 20), 10):
+        total += len(chunk)
+    assert total == offered
+    writer.close()
+    server.close()
+
+
 @pytest.mark.parametrize("text", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nbroken\r\n\r\n", b"x" * 70_000])
 async def test_garbage_is_answered_and_the_connection_closed(portal, servers, text: bytes) -> None:
     reader, writer = await _socket(servers)
@@ -336,6 +373,12 @@ def _model_request(spec: bytes, provider: str = "fake") -> bytes:
         f"POST /model/{provider}/chat/completions HTTP/1.1\r\nHost: x\r\nx-api-key: {token}\r\n"
         "Content-Length: 2\r\n\r\n{}"
     ).encode()
+
+
+def _memory(pid: int) -> int:
+    """Resident bytes."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
 
 
 def _closed_port() -> int:

@@ -10,6 +10,7 @@ from valet_sandbox_controller.plan import (
     Start,
     Watch,
     found_at_start,
+    loss_in_words,
     release_requested,
     requested,
 )
@@ -81,6 +82,11 @@ def test_a_sandbox_that_still_runs_is_adopted_silently() -> None:
 
 def test_a_sandbox_that_vanished_while_nobody_looked_is_reported_lost() -> None:
     assert found_at_start(RUNNING, Ended(137), now_ms=0) == ReportLost(record=RUNNING, exit_code=137)
+
+
+def test_a_killed_sandbox_points_at_its_memory_limit() -> None:
+    assert "memory_mb" in loss_in_words("S", 137)
+    assert "exit code 3" in loss_in_words("S", 3)
 
 
 def test_an_unfinished_start_found_at_start_is_finished() -> None:

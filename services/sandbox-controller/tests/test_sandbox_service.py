@@ -222,6 +222,25 @@ async def test_an_orderly_stop_ends_every_sandbox_and_keeps_its_workspace(
     assert [type(each).__name__ for each in data].count("SandboxLost") == 0
 
 
+async def test_an_orderly_stop_is_not_held_up_by_silent_servers_and_is_made_good_at_the_next_start(
+    controller, servers, start_service: Callable[..., object], ledger: Ledger
+) -> None:
+    await ledger.request()
+    await ledger.until(SandboxReady)
+    record = ledger.record()
+    for process in servers.processes:
+        process.send_signal(signal.SIGSTOP)
+    try:
+        took = controller.stop()
+    finally:
+        for process in servers.processes:
+            process.send_signal(signal.SIGCONT)
+    assert took < 5
+    assert not _alive(record)
+    start_service("sandbox-controller")
+    await testing.until(lambda: any(isinstance(each, SandboxHibernated | SandboxLost) for each in ledger.said))
+
+
 async def test_a_newer_epoch_ends_the_older_sandbox_without_calling_it_lost(controller, ledger: Ledger) -> None:
     await ledger.request()
     await ledger.until(SandboxReady)

@@ -213,9 +213,7 @@ class Controller:
 
     async def _lost(self, record: SandboxRecord, exit_code: int | None) -> None:
         self._watcher.unwatch(record.session_id)
-        code = "unknown" if exit_code is None else exit_code
-        log = f"logs/sandboxes/{record.session_id}.log"
-        detail = f"The sandbox's runner ended by itself (exit code {code}); {log} in the data directory may say why."
+        detail = plan.loss_in_words(record.session_id, exit_code)
         lost = SandboxLost(epoch=record.epoch, kind="gone", detail=detail, exit_code=exit_code)
         await self._announcer.say(record.session_id, record.epoch, lost)
         await self._store.save(msgspec.structs.replace(record, state="lost"))

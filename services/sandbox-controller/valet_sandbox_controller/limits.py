@@ -42,6 +42,9 @@ FREE_DISK_BYTES = 64 << 20
 TOKEN_TTL = 30 * 24 * 3600
 """A runner's credentials and portal token: longer than any sandbox lives, short enough that a stolen one dies."""
 
+CGROUP_AGE = 60.0
+"""Empty control groups older than that are left-overs: between making and joining one lie milliseconds."""
+
 OPEN_FILES = 65_536
 """Open files of a sandbox: build tools and file watchers need thousands; the hard limit of the machine stays above."""
 
@@ -75,4 +78,4 @@ MODEL_KEEP_ALIVE = 60.0
 """An idle connection to a provider: covers the pauses between the steps of a turn and saves a TLS handshake in each."""
 
 MODEL_BODY_CHUNKS = 32
-"""Chunks of a request's body waiting for the provider before the sandbox is held back (64 KiB each at most)."""
+"""Chunks (≤ 256 KiB each) of a request's body that wait for the provider before the sandbox is held back."""

@@ -45,6 +45,9 @@ class Ignore(msgspec.Struct, frozen=True, kw_only=True):
     reason: Literal["superseded", "already_ended", "released", "too_late"]
 
 
+_KILLED = 128 + 9
+"""The exit code of a process that SIGKILL ended."""
+
 Action = Start | Watch | ReportLost | Release | Ignore
 
 
@@ -80,3 +83,14 @@ def found_at_start(record: SandboxRecord, status: Status | None, *, now_ms: int)
             return requested(record, record.request, now_ms=now_ms)
         case _:
             return Ignore(reason="already_ended")
+
+
+def loss_in_words(session_id: str, exit_code: int | None) -> str:
+    """What to tell people about a sandbox that ended without being told to."""
+    log = f"logs/sandboxes/{session_id}.log in the data directory may say more"
+    if exit_code in (None, _KILLED):
+        return (
+            "The sandbox was killed: by the kernel if the agent used more memory than [sandbox] memory_mb in valet.toml"
+            f" allows, else by somebody on the machine; {log}."
+        )
+    return f"The sandbox's runner ended by itself with exit code {exit_code}; {log}."

@@ -5,8 +5,11 @@ from collections import Counter
 
 import pytest
 from msgspec.structs import replace
+from valet_protocol.codec import encode, new_event
 from valet_protocol.errors import Unavailable
-from valet_protocol.events.facts import TurnDispatched
+from valet_protocol.events import agent, facts
+from valet_protocol.events.facts import QuestionAnswered, TurnDispatched
+from valet_protocol.ids import new_id
 from valet_protocol.requests import Accepted, SubmitPrompt
 from valet_service.settings import Settings
 from valet_service.testing import BrokerProcess
@@ -136,3 +139,44 @@ async def test_a_ledger_that_finds_the_log_lost_says_so_and_does_not_start(
             lost.start(within=3.0)
         assert "Restore the NATS store" in lost.log.read_text()
         lost.kill()
+
+
+async def test_a_deadline_is_kept_over_a_restart(ledger: LedgerProcess, platform: Platform) -> None:
+    session_id = await platform.create(policy=facts.SessionPolicy(question_timeout_s=1.5))
+    sandbox = await platform.boot(session_id)
+    await platform.prompt(session_id)
+    turn_id, _ = await platform.dispatched(session_id)
+    question = agent.Question(question="Which?", options=[agent.QuestionOption(label="A")])
+    await sandbox.agent(agent.QuestionAsked(question_id="q", kind="question", questions=[question]), turn_id)
+    await platform.until(session_id, lambda view: view.questions)
+    ledger.kill()
+    ledger.start()
+    await platform.until(session_id, lambda view: not view.questions)
+    answers = [event.data for event in await platform.log(session_id) if isinstance(event.data, QuestionAnswered)]
+    assert [(answer.answers, answer.answered_by) for answer in answers] == [([["A"]], "default")]
+
+
+async def test_what_a_crash_left_half_done_is_done_at_the_next_start(ledger: LedgerProcess, platform: Platform) -> None:
+    session_id = await platform.create()
+    await platform.boot(session_id)
+    await platform.until(session_id, lambda view: view.status == "ready")
+    ledger.kill()
+    accepted = facts.PromptAccepted(prompt_id="P", content="Hi", author="ada", model="fake/model")
+    event = new_event(accepted, id=new_id(), session_id=session_id, now_ms=1)
+    await platform.outbox.put(encode(event, source="/session-ledger"))
+    ledger.start()
+    _, prompt_id = await platform.dispatched(session_id)
+    assert prompt_id == "P"
+
+
+async def test_a_ledger_with_nothing_to_do_does_nothing(ledger: LedgerProcess, platform: Platform) -> None:
+    session_id = await platform.create(policy=facts.SessionPolicy(question_timeout_s=0.1))
+    sandbox = await platform.boot(session_id)
+    await platform.prompt(session_id)
+    turn_id, _ = await platform.dispatched(session_id)
+    question = agent.Question(question="Which?", options=[agent.QuestionOption(label="A")])
+    await sandbox.agent(agent.QuestionAsked(question_id="q", kind="question", questions=[question]), turn_id)
+    await platform.until(session_id, lambda view: not view.questions)
+    before = ledger.cpu_seconds()
+    await asyncio.sleep(2.0)  # the span of the measurement
+    assert ledger.cpu_seconds() - before < 0.1

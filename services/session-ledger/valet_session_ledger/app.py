@@ -53,7 +53,7 @@ async def _run(config: Config, nc: Client, store: Store, reads: Reads, stop: asy
     shards = config.settings.shards
     checkpoints = await database.persist(lambda: store.checkpoints(shards))
     start = min(checkpoints.values())
-    await _check_log(nc, max(checkpoints.values()))
+    end = await _log_end(nc, max(checkpoints.values()))
     sessions = Sessions(store)
     appender = Appender(nc)
     purger = Purger(nc)
@@ -70,7 +70,9 @@ async def _run(config: Config, nc: Client, store: Store, reads: Reads, stop: asy
         now_ms=now_ms,
     )
     async with LogReader(nc, config.filters, start=start + 1) as reader:
-        work = [asyncio.create_task(run) for run in (folder.run(reader), projector.run(), reactor.run(), purger.run())]
+        work = [
+            asyncio.create_task(run) for run in (folder.run(reader, end), projector.run(), reactor.run(), purger.run())
+        ]
         try:
             await _unless_ended(folder.caught_up.wait(), work, stop)
             if not stop.is_set():
@@ -88,10 +90,12 @@ async def _run(config: Config, nc: Client, store: Store, reads: Reads, stop: asy
             await asyncio.gather(*work, return_exceptions=True)
 
 
-async def _check_log(nc: Client, checkpoint: int) -> None:
+async def _log_end(nc: Client, checkpoint: int) -> int:
+    """The last sequence of the log. Raises `LogBehind` when more than that was stored once."""
     info = await nc.jetstream(timeout=service_limits.REQUEST_TIMEOUT).stream_info(subjects.STREAM)
     if info.state.last_seq < checkpoint:
         raise LogBehind(info.state.last_seq, checkpoint)
+    return info.state.last_seq
 
 
 async def _resume(store: Store, sessions: Sessions, projector: Projector, reactor: Reactor, purger: Purger) -> None:

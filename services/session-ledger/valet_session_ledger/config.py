@@ -5,9 +5,6 @@ from valet_protocol import subjects
 from valet_service.errors import BadSettings
 from valet_service.settings import Settings
 
-FOLDED: tuple[subjects.Source, ...] = ("fact", "agent", "sandbox")
-"""Every source but deltas, which are gone once their message is complete."""
-
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
     """The ledger's configuration."""
@@ -21,10 +18,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def filters(self) -> list[str]:
-        """What of the log is folded."""
+        """What is read of the log: more than is folded, because one filter is much cheaper than three (measured)."""
         if self.all_shards:
-            return [subjects.every_of(source) for source in FOLDED]
-        return [subjects.every_of(source, shard) for source in FOLDED for shard in self.settings.shards]
+            return [subjects.EVERYTHING]
+        return [subjects.shard(number) for number in self.settings.shards]
 
 
 def configure(settings: Settings) -> Config:

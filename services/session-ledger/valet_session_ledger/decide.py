@@ -75,7 +75,8 @@ def _submit(state: SessionState, command: SubmitPrompt, earlier: Receipt | None)
     if state.phase == "failed" or state.failure is not None:
         why = state.failure.detail if state.failure is not None else state.detail
         raise Conflict("session_failed", f"The session has failed and takes no more prompts: {why}")
-    if len(state.queue) >= limits.QUEUED_PROMPTS:
+    waiting = sum(len(prompt.content) for prompt in state.queue)
+    if len(state.queue) >= limits.QUEUED_PROMPTS or waiting + len(command.content) > limits.QUEUED_CHARACTERS:
         raise TooMany(
             "queue_full",
             f"{len(state.queue)} prompts are waiting already; wait for some to finish, or stop the session.",

@@ -206,6 +206,13 @@ def _lost(state: SessionState, event: Event, detail: str) -> SessionState:
     )
 
 
+def _sandbox_terminated(state: SessionState, event: Event, data: sandbox.SandboxTerminated) -> SessionState:
+    """Asked for by the ledger it is the end of an ended session; otherwise a loss like any other."""
+    if data.epoch != state.requested_epoch or (state.phase not in BOOTING and state.phase != "ready"):
+        return state
+    return _lost(state, event, "The sandbox was ended.")
+
+
 def _hibernated(state: SessionState, event: Event, data: sandbox.SandboxHibernated) -> SessionState:
     if data.epoch != state.requested_epoch or state.phase in ENDED:
         return state
@@ -261,7 +268,7 @@ def _question_asked(state: SessionState, event: Event, data: agent.QuestionAsked
         question_id=data.question_id,
         kind=data.kind,
         questions=tuple(data.questions),
-        due_ms=event.time_ms + round(state.policy.question_timeout_s * 1000),
+        due_ms=question_due_ms(state, event),
         turn_id=event.turn,
     )
     return replace(state, questions=(*state.questions, question))
@@ -293,6 +300,12 @@ def is_askable(state: SessionState, event: Event, data: agent.QuestionAsked) -> 
     return all(question.question_id != data.question_id for question in known)
 
 
+def question_due_ms(state: SessionState, event: Event) -> int:
+    """When a question asked by this event gets its default."""
+    wait = min(state.policy.question_timeout_s * 1000, limits.QUESTION_LONGEST_MS)
+    return event.time_ms + max(0, round(wait))
+
+
 def _turn_over(state: SessionState) -> SessionState:
     assert state.turn is not None
     return replace(state, turn=None, last_turn=state.turn.turn_id, questions=())
@@ -319,6 +332,7 @@ _FOLDS: dict[type[Data], Fold] = {
     sandbox.SandboxFailed: _sandbox_failed,
     sandbox.SandboxLost: _sandbox_lost,
     sandbox.SandboxHibernated: _hibernated,
+    sandbox.SandboxTerminated: _sandbox_terminated,
     agent.RunnerReady: _runner_ready,
     agent.BootFailed: _boot_failed,
     agent.TurnStarted: _turn_started,

@@ -2,18 +2,16 @@
 
 import asyncio
 
-from valet_service import database, logs
+from valet_service import database
 from valet_service.log_reader import Entry, LogReader
 
 from valet_session_ledger import limits
 from valet_session_ledger.fold import fold
-from valet_session_ledger.intake import Arrived, arrive
+from valet_session_ledger.intake import Arrived, arrive, is_folded
 from valet_session_ledger.progress import Progress
 from valet_session_ledger.projector import Projector
 from valet_session_ledger.reactor import Reactor
 from valet_session_ledger.sessions import Live, Sessions
-
-_log = logs.get(__name__)
 
 
 class Folder:
@@ -32,27 +30,29 @@ class Folder:
         self.caught_up = asyncio.Event()
         """Set once, when everything that was in the log at the start is folded."""
 
-    async def run(self, reader: LogReader) -> None:
-        """Fold for ever."""
+    async def run(self, reader: LogReader, end: int) -> None:
+        """Fold for ever. `end` is where the log ended at the start."""
         if reader.pending_at_start == 0:
             self.caught_up.set()
         while True:
             await self._projector.room()
             entries = await reader.batch(limits.FOLD_BATCH)
             await self.fold(entries)
-            if not self.caught_up.is_set() and entries[-1].pending == 0:
+            if not self.caught_up.is_set() and (entries[-1].pending == 0 or entries[-1].seq >= end):
                 self.caught_up.set()
 
     async def fold(self, entries: list[Entry]) -> None:
         """Fold some entries, in order."""
-        arrived = [arrive(entry.seq, entry.subject, entry.payload) for entry in entries]
-        if arrived[0].seq <= self._settled:
-            arrived = [item for item in arrived if item.seq > self._checkpoints[item.shard]]
-        if arrived:
-            await self._load(arrived)
-        self._fold(arrived, entries[-1].seq)
+        wanted = [entry for entry in entries if is_folded(entry.subject)]
+        if wanted:
+            arrived = [arrive(entry.seq, entry.subject, entry.payload) for entry in wanted]
+            if arrived[0].seq <= self._settled:
+                arrived = [item for item in arrived if item.seq > self._checkpoints[item.shard]]
+            if arrived:
+                await self._load(arrived)
+            self._fold(arrived, wanted[-1].seq)
+            self._sessions.let_go(self._projector.projected.seq)
         self.folded.advance(entries[-1].seq)
-        self._sessions.let_go(self._projector.projected.seq)
 
     async def _load(self, arrived: list[Arrived]) -> None:
         """Have every session in memory. One that begins here needs no PostgreSQL; others wait for it."""
@@ -77,8 +77,6 @@ class Folder:
         before = len(batch.events)
         for item in arrived:
             live = self._sessions.use(item.session_id)
-            if item.event is None:
-                _log.warning("event_not_folded", seq=item.seq, type=item.type, problem=item.problem)
             if fold(live, item, batch):
                 changed[item.session_id] = live
         self._projector.folded(len(batch.events) - before, last_seq)

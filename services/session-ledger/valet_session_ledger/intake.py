@@ -25,6 +25,12 @@ class Arrived(msgspec.Struct, frozen=True, gc=False):
     """Why there is no event."""
 
 
+def is_folded(subject: str) -> bool:
+    """Whether a message of the log is folded and archived: everything but deltas, which go when their message is
+    complete."""
+    return subject.split(".", 4)[3] != "delta"
+
+
 def arrive(seq: int, subject: str, payload: bytes) -> Arrived:
     """Decode one stored message of the session log."""
     tokens = subject.split(".", 4)

@@ -43,6 +43,9 @@ REACT_RETRY_MS = 1000
 QUEUED_PROMPTS = 100
 """Prompts one session may have waiting: beyond this somebody's loop is broken."""
 
+QUEUED_CHARACTERS = 8 << 20
+"""Characters of all waiting prompts of a session together: they are part of its snapshot."""
+
 RECEIPTS = 256
 """Prompts whose repetition is recognised from memory; older ones are looked up in the read model."""
 
@@ -58,6 +61,9 @@ READY_DEADLINE_MS = 900_000
 
 INTERRUPT_DEADLINE_MS = 15_000
 """How long a runner has to end a turn it was asked to end."""
+
+QUESTION_LONGEST_MS = 366 * 24 * 3600 * 1000
+"""The longest a question waits, whatever a session was created with: nothing ever waits for ever."""
 
 RECOVERIES = 3
 """New sandboxes in a row, none of whose runners became ready, before the session has failed."""
@@ -107,3 +113,7 @@ REBUILD_BATCH = 5000
 
 REBUILD_SILENCE = 30.0
 """How long a rebuild waits for the next event of a stream that says it has more."""
+
+GC_THRESHOLD = (20_000, 20, 20)
+"""Objects made between two runs of the garbage collector: a fold makes many that live as long as their batch, and
+looking at them again and again costs a tenth of its time (measured)."""

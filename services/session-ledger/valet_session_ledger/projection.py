@@ -6,11 +6,12 @@ All values are absolute (never `+ 1`), so writing a row twice, or by two replica
 from collections.abc import Callable
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Data, Event
 
-from valet_session_ledger.evolve import is_active, is_askable
+from valet_session_ledger import values
+from valet_session_ledger.evolve import is_active, is_askable, question_due_ms
 from valet_session_ledger.react import is_at_rest, next_due
 from valet_session_ledger.rows import (
     Batch,
@@ -27,10 +28,6 @@ from valet_session_ledger.rows import (
     UsageRow,
 )
 from valet_session_ledger.state import SessionState, pack, prompt_digest
-
-_encode = msgspec.json.Encoder().encode
-_MAX = (1 << 63) - 1
-_LONGEST_ID = 200
 
 
 def project(batch: Batch, before: SessionState, after: SessionState, event: Event) -> None:
@@ -60,13 +57,13 @@ def session_row(touched: Touched) -> SessionRow:
         session_id=state.session_id,
         first_seq=0,
         seq=touched.seq,
-        owner=_clean(state.owner),
-        title=_clean(state.title),
-        repo=_clean_or_none(state.repo),
-        branch=_clean_or_none(state.branch),
-        model=_clean(state.model),
+        owner=values.text(state.owner),
+        title=values.text(state.title),
+        repo=values.text_or_none(state.repo),
+        branch=values.text_or_none(state.branch),
+        model=values.text(state.model),
         status=state.status,
-        status_detail=_clean(state.detail),
+        status_detail=values.text(state.detail),
         epoch=state.requested_epoch,
         turns=state.turns,
         active_turn=state.turn.turn_id if state.turn is not None else None,
@@ -90,11 +87,11 @@ def _prompt_accepted(batch: Batch, before: SessionState, event: Event, data: fac
     row = PromptRow(
         session_id=event.session_id,
         prompt_id=data.prompt_id,
-        content=_clean(data.content),
+        content=values.text(data.content),
         author=data.author,
         mode=data.mode,
-        channel=_clean(data.channel),
-        model=_clean(data.model),
+        channel=values.text(data.channel),
+        model=values.text(data.model),
         digest=prompt_digest(data.content, data.mode, data.model, data.channel),
         status="queued",
         accepted_ms=event.time_ms,
@@ -123,8 +120,8 @@ def _turn_dispatched(batch: Batch, before: SessionState, event: Event, data: fac
         turn_id=data.turn_id,
         role="user",
         author=data.author,
-        text=_clean(data.content),
-        model=_clean(data.model),
+        text=values.text(data.content),
+        model=values.text(data.model),
         complete=True,
         created_ms=event.time_ms,
         first_seq=seq,
@@ -145,19 +142,19 @@ def _turn_ended(batch: Batch, before: SessionState, event: Event, data: agent.Tu
             event,
             data.turn_id,
             status=data.status,
-            error=None if data.error is None else _json(data.error),
-            cost=_cost(data.cost),
-            tokens=_json(data.tokens),
+            error=None if data.error is None else values.json(data.error),
+            cost=values.dollars(data.cost),
+            tokens=values.json(data.tokens),
             ended_ms=event.time_ms,
-            first_token_ms=_int(data.first_token_ms),
-            duration_ms=_int(data.duration_ms),
+            first_token_ms=values.integer_or_none(data.first_token_ms),
+            duration_ms=values.integer_or_none(data.duration_ms),
         )
 
 
 def _turn_interrupted(batch: Batch, before: SessionState, event: Event, data: facts.TurnInterrupted) -> None:
     if is_active(before, data.turn_id):
         error = agent.AgentError(name=data.reason, message=data.detail)
-        _turn(batch, event, data.turn_id, status="interrupted", error=_json(error), ended_ms=event.time_ms)
+        _turn(batch, event, data.turn_id, status="interrupted", error=values.json(error), ended_ms=event.time_ms)
 
 
 def _turn(batch: Batch, event: Event, turn_id: str, **said: Any) -> None:
@@ -171,11 +168,11 @@ def _turn(batch: Batch, event: Event, turn_id: str, **said: Any) -> None:
 def _message_created(batch: Batch, before: SessionState, event: Event, data: agent.MessageCreated) -> None:
     row = MessageRow(
         session_id=event.session_id,
-        message_id=_id(data.message_id),
+        message_id=values.identifier(data.message_id),
         turn_id=_turn_of(event),
         role=data.role,
-        model=_clean_or_none(data.model),
-        parent_session=_clean_or_none(data.parent_session),
+        model=values.text_or_none(data.model),
+        parent_session=values.text_or_none(data.parent_session),
         complete=False,
         created_ms=event.time_ms,
         first_seq=event.seq,
@@ -185,20 +182,20 @@ def _message_created(batch: Batch, before: SessionState, event: Event, data: age
 
 
 def _message_completed(batch: Batch, before: SessionState, event: Event, data: agent.MessageCompleted) -> None:
-    session_id, message_id, seq = event.session_id, _id(data.message_id), event.seq
+    session_id, message_id, seq = event.session_id, values.identifier(data.message_id), event.seq
     tokens = data.tokens
     message = MessageRow(
         session_id=session_id,
         message_id=message_id,
         turn_id=_turn_of(event),
         role="assistant",
-        text=_clean(data.text),
-        finish=_clean_or_none(data.finish),
-        model=_clean_or_none(data.model),
-        cost=_cost(data.cost),
-        tokens=_json(tokens),
-        error=None if data.error is None else _json(data.error),
-        parent_session=_clean_or_none(data.parent_session),
+        text=values.text(data.text),
+        finish=values.text_or_none(data.finish),
+        model=values.text_or_none(data.model),
+        cost=values.dollars(data.cost),
+        tokens=values.json(tokens),
+        error=None if data.error is None else values.json(data.error),
+        parent_session=values.text_or_none(data.parent_session),
         complete=True,
         created_ms=event.time_ms,
         first_seq=seq,
@@ -209,13 +206,13 @@ def _message_completed(batch: Batch, before: SessionState, event: Event, data: a
         session_id=session_id,
         message_id=message_id,
         turn_id=_turn_of(event),
-        model=_clean_or_none(data.model),
-        cost=_cost(data.cost),
-        input=_count(tokens.input),
-        output=_count(tokens.output),
-        reasoning=_count(tokens.reasoning),
-        cache_read=_count(tokens.cache_read),
-        cache_write=_count(tokens.cache_write),
+        model=values.text_or_none(data.model),
+        cost=values.dollars(data.cost),
+        input=values.count(tokens.input),
+        output=values.count(tokens.output),
+        reasoning=values.count(tokens.reasoning),
+        cache_read=values.count(tokens.cache_read),
+        cache_write=values.count(tokens.cache_write),
         at_ms=event.time_ms,
         first_seq=seq,
         seq=seq,
@@ -228,19 +225,17 @@ def _message(batch: Batch, row: MessageRow) -> None:
     """A message begins once, and what is complete stays so, even if a later runner tells of it again."""
     old = batch.messages.get((row.session_id, row.message_id))
     if old is not None:
-        row = msgspec.structs.replace(
-            row, created_ms=min(old.created_ms, row.created_ms), complete=old.complete or row.complete
-        )
+        row = replace(row, created_ms=min(old.created_ms, row.created_ms), complete=old.complete or row.complete)
     batch.merge(batch.messages, (row.session_id, row.message_id), row)
 
 
 def _text_completed(batch: Batch, before: SessionState, event: Event, data: agent.TextCompleted) -> None:
     row = PartRow(
         session_id=event.session_id,
-        message_id=_id(data.message_id),
-        part_id=_id(data.part_id),
+        message_id=values.identifier(data.message_id),
+        part_id=values.identifier(data.part_id),
         kind=data.kind,
-        text=_clean(data.text),
+        text=values.text(data.text),
         first_seq=event.seq,
         seq=event.seq,
     )
@@ -250,18 +245,18 @@ def _text_completed(batch: Batch, before: SessionState, event: Event, data: agen
 def _tool_updated(batch: Batch, before: SessionState, event: Event, data: agent.ToolUpdated) -> None:
     row = PartRow(
         session_id=event.session_id,
-        message_id=_id(data.message_id),
-        part_id=_id(data.part_id),
+        message_id=values.identifier(data.message_id),
+        part_id=values.identifier(data.part_id),
         kind="tool",
-        tool=_clean(data.tool),
-        call_id=_clean(data.call_id),
+        tool=values.text(data.tool),
+        call_id=values.text(data.call_id),
         status=data.status,
-        input=_json(data.input),
-        output=_clean_or_none(data.output),
-        title=_clean_or_none(data.title),
-        error=_clean_or_none(data.error),
-        started_ms=_int(data.started_ms),
-        ended_ms=_int(data.ended_ms),
+        input=values.json(data.input),
+        output=values.text_or_none(data.output),
+        title=values.text_or_none(data.title),
+        error=values.text_or_none(data.error),
+        started_ms=values.integer_or_none(data.started_ms),
+        ended_ms=values.integer_or_none(data.ended_ms),
         first_seq=event.seq,
         seq=event.seq,
     )
@@ -280,8 +275,8 @@ def _question_asked(batch: Batch, before: SessionState, event: Event, data: agen
         data.question_id,
         status="open" if is_askable(before, event, data) else "dropped",
         kind=data.kind,
-        questions=_json(data.questions),
-        due_ms=event.time_ms + round(before.policy.question_timeout_s * 1000),
+        questions=values.json(data.questions),
+        due_ms=question_due_ms(before, event),
         turn_id=_turn_of(event),
     )
 
@@ -292,7 +287,7 @@ def _question_answered(batch: Batch, before: SessionState, event: Event, data: f
         event,
         data.question_id,
         status="answered",
-        answers=_json(data.answers),
+        answers=values.json(data.answers),
         answered_by=data.answered_by,
         answered_user=data.user,
     )
@@ -305,7 +300,11 @@ def _question_resolved(batch: Batch, before: SessionState, event: Event, data: a
 
 def _question(batch: Batch, event: Event, question_id: str, **said: Any) -> None:
     row = QuestionRow(
-        session_id=event.session_id, question_id=_id(question_id), first_seq=event.seq, seq=event.seq, **said
+        session_id=event.session_id,
+        question_id=values.identifier(question_id),
+        first_seq=event.seq,
+        seq=event.seq,
+        **said,
     )
     batch.merge(batch.questions, (event.session_id, row.question_id), row)
 
@@ -313,11 +312,11 @@ def _question(batch: Batch, event: Event, question_id: str, **said: Any) -> None
 def _git_changed(batch: Batch, before: SessionState, event: Event, data: agent.GitChanged) -> None:
     row = DiffRow(
         session_id=event.session_id,
-        base_commit=_clean_or_none(data.base_commit),
-        head_commit=_clean_or_none(data.head_commit),
-        branch=_clean_or_none(data.branch),
-        files=_json(data.files),
-        patch=_clean(data.patch),
+        base_commit=values.text_or_none(data.base_commit),
+        head_commit=values.text_or_none(data.head_commit),
+        branch=values.text_or_none(data.branch),
+        files=values.json(data.files),
+        patch=values.text(data.patch),
         truncated=data.truncated,
         first_seq=event.seq,
         seq=event.seq,
@@ -326,47 +325,12 @@ def _git_changed(batch: Batch, before: SessionState, event: Event, data: agent.G
 
 
 def _todo_updated(batch: Batch, before: SessionState, event: Event, data: agent.TodoUpdated) -> None:
-    row = TodoRow(session_id=event.session_id, items=_json(data.todos), first_seq=event.seq, seq=event.seq)
+    row = TodoRow(session_id=event.session_id, items=values.json(data.todos), first_seq=event.seq, seq=event.seq)
     batch.put(batch.todos, (event.session_id,), row)
 
 
-# -- what PostgreSQL can hold ------------------------------------------------------------------------------------
-
-
-def _clean(text: str) -> str:
-    """PostgreSQL's text holds everything but NUL, which a command's output may well contain."""
-    return text.replace("\0", "\ufffd") if "\0" in text else text
-
-
-def _clean_or_none(text: str | None) -> str | None:
-    return None if text is None else _clean(text)
-
-
-def _id(text: str) -> str:
-    """Ids come from a sandbox: one too long for an index must not stop the projection."""
-    return _clean(text[:_LONGEST_ID])
-
-
 def _turn_of(event: Event) -> str | None:
-    return None if event.turn is None else _id(event.turn)
-
-
-def _int(number: int | None) -> int | None:
-    return None if number is None else max(-_MAX, min(number, _MAX))
-
-
-def _count(number: int) -> int:
-    # sums over a session stay inside 64 bits
-    return max(0, min(number, 1 << 40))
-
-
-def _cost(dollars: float) -> float:
-    # sums over a session stay finite
-    return max(0.0, min(dollars, 1e9))
-
-
-def _json(value: object) -> str:
-    return _encode(value).decode()
+    return None if event.turn is None else values.identifier(event.turn)
 
 
 _PROJECTIONS: dict[type[Data], Callable[[Batch, SessionState, Event, Any], None]] = {

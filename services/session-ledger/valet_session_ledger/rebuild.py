@@ -24,10 +24,10 @@ from valet_service.settings import Settings
 from valet_service.settings import load as load_settings
 
 from valet_session_ledger import limits, queries
-from valet_session_ledger.config import FOLDED, configure
+from valet_session_ledger.config import configure
 from valet_session_ledger.errors import Differs, LedgerError
 from valet_session_ledger.fold import fold
-from valet_session_ledger.intake import Arrived, arrive, from_archive
+from valet_session_ledger.intake import Arrived, arrive, from_archive, is_folded
 from valet_session_ledger.rows import Batch
 from valet_session_ledger.sessions import Live
 from valet_session_ledger.store import migrate_store, write_events, write_rows
@@ -128,14 +128,15 @@ async def _logged(nc: Client, start: int, until: int) -> AsyncIterator[list[Arri
     """What the stream holds, from `start` to `until` inclusive."""
     if start > until:
         return
-    async with LogReader(nc, [subjects.every_of(source) for source in FOLDED], start=start) as reader:
+    async with LogReader(nc, [subjects.EVERYTHING], start=start) as reader:
         pending = reader.pending_at_start
         while pending:
             entries = await asyncio.wait_for(reader.batch(limits.REBUILD_BATCH), limits.REBUILD_SILENCE)
             pending = entries[-1].pending
             wanted = [entry for entry in entries if entry.seq <= until]
-            if wanted:
-                yield [arrive(entry.seq, entry.subject, entry.payload) for entry in wanted]
+            folded = [entry for entry in wanted if is_folded(entry.subject)]
+            if folded:
+                yield [arrive(entry.seq, entry.subject, entry.payload) for entry in folded]
             if len(wanted) < len(entries):
                 return
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Protocol, TypeVar
 
 from nats.aio.client import Client
@@ -180,6 +181,12 @@ class LedgerProcess:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+    def cpu_seconds(self) -> float:
+        """What it has used so far."""
+        assert self._process
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def stop(self) -> int:
         """SIGTERM; the exit status."""

@@ -2,7 +2,7 @@
 
 import typer
 
-from valet_local.cli import demo, doctor, down, follow, ledger, run, sessions, show, up, users
+from valet_local.cli import bench, demo, doctor, down, follow, ledger, run, sessions, show, up, users
 
 app = typer.Typer(
     name="valet",
@@ -19,5 +19,6 @@ app.command("run")(run.run)
 app.command("sessions")(sessions.sessions)
 app.command("show")(show.show)
 app.command("follow")(follow.follow)
+app.command("bench")(bench.bench)
 app.add_typer(users.app, name="users")
 app.add_typer(ledger.app, name="ledger")

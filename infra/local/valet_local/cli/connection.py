@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import typer
 
 from valet_local import launch, provision
 from valet_local.assembly import Options
@@ -40,13 +41,17 @@ def own(options: Options, terminal: Terminal) -> Iterator[launch.Platform]:
     """A platform for the duration, with what is fetched and started shown. Raises `LocalError`s."""
     places = layout(options.data_dir)
     prepare(places)
-    with progress.shown() as report:
-        provision.ensure_tools(places, progress=report)
-    with _starts_told(places, terminal):
-        # From this very thread: the kernel ends the platform when the thread that started it ends.
-        platform = launch.start(options)
-    with platform:
-        yield platform
+    try:
+        with progress.shown() as report:
+            provision.ensure_tools(places, progress=report)
+        with _starts_told(places, terminal):
+            # From this very thread: the kernel ends the platform when the thread that started it ends.
+            platform = launch.start(options)
+        with platform:
+            yield platform
+    except KeyboardInterrupt:  # while nothing of a session runs yet, or any more
+        terminal.tell("Interrupted.")
+        raise typer.Exit(130) from None
 
 
 class _Note(msgspec.Struct, frozen=True, kw_only=True):

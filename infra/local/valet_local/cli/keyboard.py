@@ -62,6 +62,7 @@ class Keyboard:
         if not line:  # Ctrl-D: the question keeps its deadline
             self.close()
             return
+        self._terminal.typed()
         if not self._open:
             return
         answered = asking.take(self._open[0], line)

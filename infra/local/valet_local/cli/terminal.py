@@ -38,6 +38,7 @@ class Terminal:
     def write(self, pieces: Iterable[Piece]) -> None:
         """Write and flush."""
         for piece in pieces:
+            self._leave_prompt()
             if piece.aside:
                 self._aside(piece.spans)
                 continue
@@ -57,8 +58,11 @@ class Terminal:
         self._aside((Span(text, style), Span("\n")))
 
     def ask(self, prompt: str) -> None:
-        """A prompt behind which a person types; the person's own newline ends it."""
+        """A prompt behind which a person types."""
         self._aside((Span(prompt, "ask"),))
+
+    def typed(self) -> None:
+        """The person ended the line of the prompt."""
         self._err.in_line = False
 
     def raw(self, line: bytes) -> None:
@@ -71,7 +75,14 @@ class Terminal:
         """The console of `out` if that is a terminal."""
         return self._out.console
 
+    def _leave_prompt(self) -> None:
+        """What comes does not wait for the person: it goes below the prompt."""
+        if self._err.in_line and self._err.console is not None:
+            self._err.write((Span("\n"),))
+            self._err.file.flush()
+
     def _aside(self, spans: tuple[Span, ...]) -> None:
+        self._leave_prompt()
         if self._out.in_line and self._out.console is not None and self._err.console is not None:
             # Both are the same screen: do not write into the middle of a sentence.
             self._out.write((Span("\n"),))

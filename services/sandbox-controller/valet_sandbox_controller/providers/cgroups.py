@@ -5,9 +5,11 @@ limits protect the machine from an agent's mistakes; the isolation does not rest
 """
 
 import asyncio
+import contextlib
 import os
 import re
 import resource
+import time
 from pathlib import Path
 
 import msgspec
@@ -73,6 +75,8 @@ class ControlGroups:
             if os.access(parent / "valet", os.W_OK):  # it may be there and be another user's
                 self._parents[controller] = parent / "valet"
 
+        self._sweep()
+
     @property
     def controllers(self) -> tuple[str, ...]:
         """Those that can be used."""
@@ -91,8 +95,19 @@ class ControlGroups:
         for controller in self._parents:
             try:
                 (self._parents[controller] / name / "cgroup.procs").write_text(str(pid))
+            except ProcessLookupError:
+                return  # it ended already; whoever watches it will say so
             except OSError as error:
                 _log.warning("cgroup_not_joined", controller=controller, error=str(error))
+
+    def _sweep(self) -> None:
+        # groups of sandboxes that ended while no controller was there; one in use refuses to be removed, and one
+        # that is just being made (by another installation) is too young
+        for parent in dict.fromkeys(self._parents.values()):
+            for group in parent.iterdir():
+                with contextlib.suppress(OSError):
+                    if group.is_dir() and group.stat().st_mtime < time.time() - limits.CGROUP_AGE:
+                        group.rmdir()
 
     async def remove(self, name: str) -> None:
         """Remove a group after its last process; the kernel may need a moment to see that it was the last."""

@@ -96,17 +96,13 @@ class ProcessProvider(LocalSandboxes):
         )
 
     async def wait(self, ref: SandboxRef) -> Ended:
-        was_alive = processes.is_alive(ref.pid, ref.start_time)
         ended = await super().wait(ref)
-        if was_alive:
-            _kill_group(ref.pid)
+        _kill_group(ref.pid, ref.start_time)
         return ended
 
     async def terminate(self, ref: SandboxRef, *, grace: float) -> None:
-        was_alive = processes.is_alive(ref.pid, ref.start_time)
         await self.end(ref, [ref.pid], grace=grace)
-        if was_alive:
-            _kill_group(ref.pid)
+        _kill_group(ref.pid, ref.start_time)
 
     async def abandon(self, session_id: str) -> None:
         files = self.storage.of(session_id)
@@ -116,11 +112,14 @@ class ProcessProvider(LocalSandboxes):
             return
         processes.send(pid, started, signal.SIGKILL)
         await asyncio.wait_for(processes.ended(pid, started), limits.KILL_WAIT)
-        _kill_group(pid)
+        _kill_group(pid, started)
 
 
-def _kill_group(group: int) -> None:
-    # its number is not given to a new process while the group has members, and it had one a moment ago
+def _kill_group(group: int, started: int) -> None:
+    # the number is not given to a new process while the group has members; a leader that started at another time
+    # therefore means that ours is empty and this one a stranger's
+    if processes.start_time(group) not in (None, started):
+        return
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if group > 1:
             os.killpg(group, signal.SIGKILL)
