@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
@@ -58,22 +59,24 @@ class Compose:
         assert done.returncode == 0, f"{arguments}: {done.stdout[-2000:]}{done.stderr[-4000:]}"
         return done.stdout
 
-    def up(self) -> httpx.Client:
+    @contextmanager
+    def up(self) -> Iterator[httpx.Client]:
         """Start everything; a client of the API once it is ready."""
         self.run("up", "-d", timeout=BUILD)
         token = self.run("exec", "-T", "api", "cat", "/var/lib/valet/keys/token").strip()
         self.token = token
         self.url = f"http://{self.run('port', 'api', '8700').strip()}"
-        client = httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token}"}, timeout=limits.REQUEST)
+        headers = {"Authorization": f"Bearer {token}"}
+        with httpx.Client(base_url=self.url, headers=headers, timeout=limits.REQUEST) as client:
 
-        def ready() -> bool:
-            try:
-                return client.get("/ready").status_code == 200
-            except httpx.TransportError:
-                return False
+            def ready() -> bool:
+                try:
+                    return client.get("/ready").status_code == 200
+                except httpx.TransportError:
+                    return False
 
-        until(ready, limits.READY, "the API to be ready")
-        return client
+            until(ready, limits.READY, "the API to be ready")
+            yield client
 
 
 @pytest.fixture

@@ -75,9 +75,10 @@ class Platform:
             assert self.process
             assert self.process.poll() is None, self.log()
             try:
-                return json.loads(state.read_text())
+                answer = json.loads(state.read_text())
             except (FileNotFoundError, json.JSONDecodeError):
                 return None
+            return answer if answer["pid"] == self.process.pid else None  # not one that a kill left behind
 
         answer = until(ready, limits.READY, f"valet up\n{self.log()}")
         self.url, self.token = answer["url"], answer["token"]

@@ -6,11 +6,12 @@ Real: the runner, OpenCode, nats-server, git. Not real: the model, the ledger, t
 import os
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+import pytest_asyncio
 from valet_local import npm, provision, tools
 from valet_local.model import ScriptedModel, load_builtin
 from valet_protocol.ids import new_id
@@ -27,14 +28,14 @@ def opencode(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tools.ensure_opencode(own, provision.shared_tools(), fetch=npm.fetch, progress=lambda *_: None)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     # unix sockets' paths are short, pytest's folders are not
     with tempfile.TemporaryDirectory(prefix="vr-") as path:
         yield Path(path)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nats(folder: Path) -> Iterator[Broker]:
     (folder / "nats").mkdir()
     broker = Broker(folder / "nats")
@@ -43,13 +44,7 @@ def nats(folder: Path) -> Iterator[Broker]:
     broker.kill()
 
 
-@pytest.fixture
-async def ledger(nats: Broker) -> AsyncIterator[Ledger]:
-    async with Ledger(nats.url, new_id()) as ledger:
-        yield ledger
-
-
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def portal(folder: Path, nats: Broker) -> AsyncIterator[Portal]:
     async with (
         ScriptedModel(load_builtin("tests")) as model,
@@ -58,7 +53,7 @@ async def portal(folder: Path, nats: Broker) -> AsyncIterator[Portal]:
         yield portal
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def repository(folder: Path) -> Path:
     path = folder / "origin"
     path.mkdir()
@@ -74,23 +69,42 @@ def repository(folder: Path) -> Path:
     return path
 
 
+@pytest.fixture(scope="module")
+def new_spec(opencode: Path, portal: Portal, repository: Path, folder: Path) -> Callable[[], RunnerSpec]:
+    """Specs of fresh sessions."""
+
+    def make() -> RunnerSpec:
+        session_id = new_id()
+        return RunnerSpec(
+            session_id=session_id,
+            epoch=1,
+            nats_creds="",
+            portal_socket=str(portal.path),
+            portal_token="secret-token",
+            workspace=str(folder / session_id / "workspace"),
+            home=str(folder / session_id / "home"),
+            repo=str(repository),
+            branch=None,
+            model="scripted/scripted-1",
+            providers=[
+                ProviderSpec(id="scripted", models=[ModelSpec(id="scripted-1", cost_input=1.0, cost_output=2.0)])
+            ],
+            opencode=str(opencode),
+            path=search_path(),
+        )
+
+    return make
+
+
 @pytest.fixture
-def spec(opencode: Path, ledger: Ledger, portal: Portal, repository: Path, folder: Path) -> RunnerSpec:
-    return RunnerSpec(
-        session_id=ledger.session_id,
-        epoch=1,
-        nats_creds="",
-        portal_socket=str(portal.path),
-        portal_token="secret-token",
-        workspace=str(folder / "workspace"),
-        home=str(folder / "home"),
-        repo=str(repository),
-        branch=None,
-        model="scripted/scripted-1",
-        providers=[ProviderSpec(id="scripted", models=[ModelSpec(id="scripted-1", cost_input=1.0, cost_output=2.0)])],
-        opencode=str(opencode),
-        path=search_path(),
-    )
+def spec(new_spec: Callable[[], RunnerSpec]) -> RunnerSpec:
+    return new_spec()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def ledger(nats: Broker, spec: RunnerSpec) -> AsyncIterator[Ledger]:
+    async with Ledger(nats.url, spec.session_id) as ledger:
+        yield ledger
 
 
 class Runners:
@@ -109,8 +123,8 @@ class Runners:
 
 
 @pytest.fixture
-def runners(spec: RunnerSpec, folder: Path, request: pytest.FixtureRequest) -> Iterator[Runners]:
-    runners = Runners(spec, folder)
+def runners(spec: RunnerSpec, folder: Path) -> Iterator[Runners]:
+    runners = Runners(spec, folder / spec.session_id)
     yield runners
     for runner in runners.all:
         runner.close()

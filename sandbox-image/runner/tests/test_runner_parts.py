@@ -4,7 +4,7 @@ import pytest
 from valet_protocol.events import agent
 from valet_protocol.events.delta import Delta
 from valet_protocol.sandbox_spec import ProviderSpec, RunnerSpec
-from valet_runner import git_state, limits, opencode_config, relay
+from valet_runner import git_state, limits, message_ids, opencode_config, relay
 from valet_runner.bridge_state import Chunk, Item
 from valet_runner.events_stream import ChunkedBody, DataLines
 from valet_runner.pacing import Pacer
@@ -149,3 +149,13 @@ def test_no_key_and_no_token_is_in_what_opencode_is_told() -> None:
         assert secret not in told + str(environ)
     assert "http://127.0.0.1:1234/model/anthropic" in told
     assert '"models"' not in told  # OpenCode knows a built-in provider's models better
+
+
+def test_a_turns_message_id_is_found_by_its_end() -> None:
+    first = message_ids.user_message_id("01TURN", 1_795_000_000_000)
+    later = message_ids.user_message_id("01TURN", 1_795_000_000_500)
+    assert first < later
+    assert message_ids.belongs_to(first, "01TURN")
+    assert message_ids.belongs_to(later, "01TURN")
+    assert not message_ids.belongs_to(first, "01OTHER")
+    assert message_ids.user_message_id("01TURN", 0, newest=later) > later

@@ -7,10 +7,12 @@ import stat
 import sys
 from pathlib import Path
 
+import pytest
 from valet_protocol.events import agent, facts
 from valet_protocol.events.delta import Delta
-from valet_runner import message_ids
 from valet_runner.testing import Broker, Ledger, Portal, Runner, condition
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 WORDS_300 = " ".join(f"w{number}" for number in range(1, 301))
 
@@ -264,13 +266,3 @@ async def test_without_a_repository_there_is_an_empty_one(runners, ledger: Ledge
     await ledger.until(agent.TurnEnded)
     (changed,) = ledger.said(agent.GitChanged, turn=turn)
     assert [(change.path, change.status) for change in changed.files] == [("a.txt", "added")]
-
-
-def test_a_turns_message_id_is_found_by_its_end() -> None:
-    first = message_ids.user_message_id("01TURN", 1_795_000_000_000)
-    later = message_ids.user_message_id("01TURN", 1_795_000_000_500)
-    assert first < later
-    assert message_ids.belongs_to(first, "01TURN")
-    assert message_ids.belongs_to(later, "01TURN")
-    assert not message_ids.belongs_to(first, "01OTHER")
-    assert message_ids.user_message_id("01TURN", 0, newest=later) > later

@@ -122,7 +122,7 @@ class Bridge:
                 await stored
         except (OpencodeUnavailable, OpencodeRefused, OpencodeFailed) as error:
             await self._not_taken(turn, error)
-        except Exception as error:  # whatever it is, a turn that was begun must end
+        except Exception as error:  # noqa: BLE001 - whatever it is, a turn that was begun must end
             _log.exception("turn_not_started", turn=fact.turn_id)
             await self._not_taken(turn, error)
         return True
@@ -241,7 +241,7 @@ class Bridge:
         except GitFailed as error:
             _log.warning("changes_unknown", error=str(error))
             changed = None
-        except Exception:  # whatever git shows us, the turn must end
+        except Exception:  # noqa: BLE001 - whatever git shows us, the turn must end
             _log.exception("changes_not_read")
             changed = None
         self._say([*items, *([changed] if changed else []), ended])

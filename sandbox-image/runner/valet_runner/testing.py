@@ -203,13 +203,20 @@ class Ledger:
         await durable_reader.delete_consumer(self._nc, name)
         await durable_reader.ensure_consumer(self._nc, name, [subjects.source(self.session_id, "fact")])
 
-    async def until(self, kind: type[D], wanted: Callable[[D], bool] = lambda _: True, *, after: int = 0) -> Logged[D]:
+    async def until(
+        self,
+        kind: type[D],
+        wanted: Callable[[D], bool] = lambda _: True,
+        *,
+        after: int = 0,
+        turn: str | None = None,
+    ) -> Logged[D]:
         """The first event of a kind that fits, waited for; `after` skips that many events of the log."""
         async with asyncio.timeout(WAIT):
             while True:
                 self._arrived.clear()
                 for event in self.events[after:]:
-                    if isinstance(event.data, kind) and wanted(event.data):
+                    if isinstance(event.data, kind) and turn in (None, event.turn) and wanted(event.data):
                         return Logged(seq=event.seq, turn=event.turn, epoch=event.epoch, data=event.data)
                 await self._arrived.wait()
 
@@ -234,6 +241,7 @@ class Runner:
     """`python -m valet_runner` as the sandbox controller starts it, without the sandbox."""
 
     def __init__(self, spec: RunnerSpec, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
         self.spec = spec
         self._path = folder / f"runner-{spec.epoch}.json"
         self._log = folder / f"runner-{spec.epoch}.log"

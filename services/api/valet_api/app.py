@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import resource
 import socket
 from collections.abc import Iterator
 
@@ -93,6 +94,8 @@ class Server(uvicorn.Server):
 async def main(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set."""
     own = config.load(settings)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the usual 1,024 would be the limit of clients
     listener = _listen(own)
     nc = await broker.connect_service(settings, "api")
     await broker.ensure_stream(nc)

@@ -109,7 +109,7 @@ async def _fold_all(connection: Any, nc: Client, *, to_end: bool) -> Rebuilt:
             count += len(batch.events)
             await write_rows(connection, scratch, batch)
             await write_events(connection, scratch, batch.events)
-            _log.info("rebuilding", events=count)
+            _log.debug("rebuilding", events=count)
     return Rebuilt(events=count, seq=end)
 
 

@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import asyncpg
@@ -116,7 +117,8 @@ class StockDatabase:
 
     def start(self) -> None:
         self._container.start()
-        asyncio.run(self._ready())
+        with ThreadPoolExecutor(1) as apart:  # a test may call this from its own event loop
+            apart.submit(lambda: asyncio.run(self._ready())).result()
 
     def kill(self) -> None:
         self._container.kill()

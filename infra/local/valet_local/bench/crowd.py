@@ -8,6 +8,7 @@ import resource
 from typing import Literal, cast
 
 import msgspec
+from nats.aio.client import Client
 from valet_service import broker
 from valet_service.outbox import Outbox
 
@@ -28,7 +29,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
 async def _log(setup: Setup, commands: Commands) -> None:
     deltas = Deltas(setup.session_id)
 
-    async def connect() -> broker.Client:
+    async def connect() -> Client:
         return await broker.connect(setup.nats_url, name="bench-crowd", creds=setup.creds, reconnect=False)
 
     async with Outbox(connect) as outbox:

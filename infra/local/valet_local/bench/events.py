@@ -16,10 +16,10 @@ from valet_protocol.ids import ulid
 _BEGAN_MS = 1_790_000_000_000
 """When the made-up log begins: any moment will do."""
 
-_WORDS = (
+_TEXT = (
     "the test fails because a function of this module returns an empty list where its caller expects one item so "
-    "let me read it change the loop run the suite again and look at what differs"
-).split()  # noqa: SIM905 - a text, not a list of words
+    "let me read it change the loop run the suite again and look at what differs "
+)
 
 
 class Story:
@@ -103,7 +103,12 @@ class Story:
         part_id, call_id = f"prt_{self._id()}", f"call_{self._id()}"
         given: dict[str, object] = {"command": self._text(20, 80), "description": self._text(20, 40)}
         output = self._text(100, 2000)
-        for status, shown in (("pending", None), ("running", None), ("completed", output)):
+        states: tuple[tuple[agent.ToolStatus, str | None], ...] = (
+            ("pending", None),
+            ("running", None),
+            ("completed", output),
+        )
+        for status, shown in states:
             yield agent.ToolUpdated(
                 message_id=message_id,
                 part_id=part_id,
@@ -123,9 +128,8 @@ class Story:
 
     def _text(self, shortest: int, longest: int) -> str:
         length = self._random.randint(shortest, longest)
-        start = self._random.randrange(len(_WORDS))
-        words = _WORDS[start:] + _WORDS * (length // 100 + 1)
-        return " ".join(words)[:length]
+        start = self._random.randrange(len(_TEXT))
+        return (_TEXT * (length // len(_TEXT) + 2))[start : start + length]
 
     def _id(self) -> str:
         return ulid(self._now_ms, self._random.randbytes(10))

@@ -54,7 +54,7 @@ class Line(msgspec.Struct, frozen=True, kw_only=True):
     aim: str
     """Empty for a figure without one."""
     met: bool | None
-    """None for a figure without an aim."""
+    """None for a figure without an aim, and in a quick run."""
     reason: str
     """Why a missed aim is missed."""
     note: str
@@ -135,9 +135,9 @@ def amount(value: float, unit: Unit) -> str:
     return f"{value:.3g} {unit}" if value < 100 else f"{value:,.0f} {unit}"
 
 
-def line(figure: Figure) -> Line:
-    """A figure with its verdict."""
-    verdict = met(figure)
+def line(figure: Figure, *, judged: bool = True) -> Line:
+    """A figure with its verdict; without one when `judged` is off: a quick run says nothing about speed."""
+    verdict = met(figure) if judged else None
     return Line(
         bench=figure.bench,
         name=figure.name,

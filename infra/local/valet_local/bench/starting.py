@@ -41,6 +41,7 @@ BOUND = ""
 _SCENARIO = """\
 [[turn]]
 name = "any"
+when = "."
 
 [[turn.step]]
 [[turn.step.action]]
@@ -53,18 +54,26 @@ _LISTENING = re.compile(rb"listening on (http://\S+)")
 
 
 def run(scale: Scale) -> list[Figure]:
-    """Cold, then warm, each beside OpenCode alone; medians. Raises `BenchFailed` and `LocalError`s."""
+    """Cold, then warm, alternating with OpenCode alone; medians. Raises `BenchFailed` and `LocalError`s."""
     with stage.folder() as folder:
         data, scenario = folder / "d", folder / "scenario.toml"
         scenario.write_text(_SCENARIO)
         tools = _programs(data)
-        alone = [_opencode(tools, folder / f"home-{number}") for number in range(scale.starts)]
-        again = [_opencode(tools, folder / f"home-{number}") for number in range(scale.starts)]
+        homes = [folder / f"home-{number}" for number in range(scale.starts)]
+        sessions: list[str] = []
+        cold: list[float] = []
+        alone: list[float] = []
+        warm: list[float] = []
+        again: list[float] = []
         with playing(str(scenario)) as model_url:
             with stage.platform(data, model_url=model_url) as running:
-                cold, sessions = _cold(running, scale.starts)
+                for home in homes:
+                    alone.append(_opencode(tools, home))
+                    cold.append(_cold(running, sessions))
             with stage.platform(data, model_url=model_url) as running:
-                warm = [_warm(running, session_id) for session_id in sessions]
+                for home, session_id in zip(homes, sessions, strict=True):
+                    again.append(_opencode(tools, home))
+                    warm.append(_warm(running, session_id))
     return [
         _figure("cold start of a session", cold, alone, Aim(above_floor=1.5), BOUND),
         _figure("resuming a hibernated session", warm, again, None, ""),
@@ -85,17 +94,14 @@ def _figure(name: str, took: list[float], beside: list[float], aim: Aim | None, 
     )
 
 
-def _cold(running: Stage, count: int) -> tuple[list[float], list[str]]:
-    """Times, and the sessions, which live on: the next stop of the platform puts them to sleep."""
-    took: list[float] = []
-    sessions: list[str] = []
-    for _ in range(count):
-        began = time.perf_counter()
-        view = running.create_session()
-        _until_ready(running, view.id, 0)
-        took.append(time.perf_counter() - began)
-        sessions.append(view.id)
-    return took, sessions
+def _cold(running: Stage, sessions: list[str]) -> float:
+    """Seconds; the session is added and lives on: the next stop of the platform puts it to sleep."""
+    began = time.perf_counter()
+    view = running.create_session()
+    _until_ready(running, view.id, 0)
+    took = time.perf_counter() - began
+    sessions.append(view.id)
+    return took
 
 
 def _warm(running: Stage, session_id: str) -> float:

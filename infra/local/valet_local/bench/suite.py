@@ -68,7 +68,7 @@ def run(benches: Sequence[Bench], *, quick: bool, progress: Progress) -> Report:
         machine=machine.describe(load),
         quick=quick,
         seconds=time.monotonic() - began,
-        lines=[line(figure) for figure in sorted(figures, key=lambda figure: figure.bench)],
+        lines=[line(figure, judged=not quick) for figure in sorted(figures, key=lambda figure: figure.bench)],
         failures=failures,
     )
 

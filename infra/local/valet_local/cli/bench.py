@@ -32,6 +32,8 @@ def bench(
         report = suite.run(benches, quick=quick, progress=progress)
     if json_file is not None:
         json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report)) + b"\n")
-    Console().print(bench_table.rendered(report))
+    # piped, there is no width to keep to
+    out = Console(width=None if console.is_terminal else bench_table.WIDTH)
+    out.print(bench_table.rendered(report))
     if report.failures:
         raise typer.Exit(1)

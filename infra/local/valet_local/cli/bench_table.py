@@ -8,6 +8,9 @@ from valet_local.bench.report import Line, Report, amount
 
 _VERDICT = {True: ("met", "green"), False: ("missed", "red"), None: ("", "dim")}
 
+WIDTH = 120
+"""Columns where there is no terminal to ask."""
+
 
 def rendered(report: Report) -> RenderableType:
     """A table of the figures, the reasons of missed aims, and what it was measured on."""
