@@ -41,14 +41,14 @@ class Compose:
     def __init__(self, config: Path) -> None:
         command = os.environ.get("VALET_TEST_COMPOSE")
         files = [word for path in FILES for word in ("-f", str(path))]
-        self._command = shlex.split(command) if command else ["docker", "compose", *files]
+        self.command = shlex.split(command) if command else ["docker", "compose", *files]
         self._environment = {**os.environ, "VALET_PORT": "0", "VALET_CONFIG_FILE": str(config)}
         self._environment["COMPOSE_PROJECT_NAME"] = f"valet-test-{os.getpid()}"
 
     def run(self, *arguments: str, timeout: float = COMMAND) -> str:
         """The output of a command. Raises `CalledProcessError`."""
         done = subprocess.run(
-            [*self._command, "--project-directory", str(ROOT), *arguments],
+            [*self.command, "--project-directory", str(ROOT), *arguments],
             cwd=ROOT,
             env=self._environment,
             capture_output=True,
@@ -82,13 +82,13 @@ class Compose:
 @pytest.fixture
 def compose(tmp_path: Path) -> Iterator[Compose]:
     found = Compose(tmp_path / "valet.toml")
-    try:
-        found.run("version")
-        engine = subprocess.run(["docker", "info"], capture_output=True, text=True, timeout=COMMAND, check=False)
-    except (AssertionError, OSError) as error:
-        pytest.skip(f"there is no docker compose: {error}")
-    if engine.returncode != 0:
-        pytest.skip(f"no Docker engine answers: {engine.stderr.strip()}")
+    for command in (["docker", "info"], [*found.command, "version"]):
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND, check=False)
+        except OSError as error:
+            pytest.skip(f"{command[0]} is not installed: {error}")
+        if done.returncode != 0:
+            pytest.skip(f"`{shlex.join(command)}` fails: {done.stderr.strip()[:200]}")
     (tmp_path / "valet.toml").write_text(CONFIG)
     # read by the containers' own user, below a directory that only we may enter
     (tmp_path / "valet.toml").chmod(0o644)

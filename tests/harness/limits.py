@@ -1,4 +1,4 @@
-"""How long a whole-system test waits for a condition, in seconds. Ceilings, not expectations: a test that passes does not wait."""
+"""How long a whole-system test waits for a condition, in seconds. Ceilings: a test that passes does not wait."""
 
 READY = 60.0
 """`valet up` on a loaded machine with everything cached: seconds; the first one unpacks OpenCode."""

@@ -115,6 +115,37 @@ async def test_a_question_is_answered_through_a_fact(live: Ledger) -> None:
     assert "No" in live.said(agent.MessageCompleted, turn=turn)[-1].text
 
 
+@pytest.mark.parametrize(
+    ("reply", "outcome", "tool"), [("once", "answered", "completed"), ("reject", "rejected", "error")]
+)
+async def test_a_permission_is_answered_through_a_fact(live: Ledger, reply: str, outcome: str, tool: str) -> None:
+    turn = await live.dispatch("read /etc/hostname")
+    asked = await live.until(agent.QuestionAsked, turn=turn)
+    assert (asked.data.kind, asked.data.permission) == ("permission", "external_directory")
+    await live.append(
+        facts.QuestionAnswered(question_id=asked.data.question_id, answers=[[reply]], answered_by="policy")
+    )
+    ended = await live.until(agent.TurnEnded, turn=turn)
+    assert ended.data.status == "completed"
+    assert [resolved.outcome for resolved in live.said(agent.QuestionResolved, turn=turn)] == [outcome]
+    assert live.said(agent.ToolUpdated, turn=turn)[-1].status == tool
+
+
+async def test_a_question_left_open_by_an_abort_is_dropped(live: Ledger) -> None:
+    turn = await live.dispatch("ask Is anybody there?")
+    asked = await live.until(agent.QuestionAsked, turn=turn)
+    await live.append(facts.TurnInterruptRequested(turn_id=turn, by="u"))
+    ended = await live.until(agent.TurnEnded, turn=turn)
+    assert ended.data.status == "interrupted"
+    assert [resolved.outcome for resolved in live.said(agent.QuestionResolved, turn=turn)] == ["dropped"]
+    # an answer that comes too late changes nothing
+    await live.append(
+        facts.QuestionAnswered(question_id=asked.data.question_id, answers=[["Yes"]], answered_by="default")
+    )
+    second = await live.dispatch("say next")
+    assert (await live.until(agent.TurnEnded, turn=second)).data.status == "completed"
+
+
 async def test_an_abort_ends_the_turn_interrupted_and_the_next_prompt_works(live: Ledger) -> None:
     turn = await live.dispatch("slow 2000 words")
     await live.until(Delta, turn=turn)

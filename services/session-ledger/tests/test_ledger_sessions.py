@@ -261,7 +261,7 @@ async def test_a_rebuild_gives_the_same_rows_and_finds_what_was_tampered_with(
     connection = await asyncpg.connect(ledger.settings.database_url)
     await connection.execute("UPDATE ledger.messages SET text = 'forged' WHERE role = 'assistant'")
     await connection.execute("DELETE FROM ledger.parts")
-    with pytest.raises(rebuild.Differs) as differs:
+    with pytest.raises(errors.Differs) as differs:
         await rebuild.verify(ledger.settings)
     assert "forged" in str(differs.value)
     assert any(line.startswith("parts: 6 rows only in the log") for line in differs.value.differences)

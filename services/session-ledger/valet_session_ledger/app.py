@@ -5,6 +5,7 @@ import contextlib
 import time
 from collections.abc import Awaitable
 
+import asyncpg
 from nats.aio.client import Client
 from valet_protocol import subjects
 from valet_service import broker, database, lifecycle, logs
@@ -18,6 +19,7 @@ from valet_session_ledger.commands import Commands
 from valet_session_ledger.config import Config, configure
 from valet_session_ledger.errors import LogBehind
 from valet_session_ledger.folder import Folder
+from valet_session_ledger.freshness import Freshness
 from valet_session_ledger.projector import Projector
 from valet_session_ledger.purger import Purger
 from valet_session_ledger.queries import load
@@ -42,14 +44,14 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     nc = await broker.connect_service(settings, "session-ledger")
     try:
         await broker.ensure_stream(nc)
-        await _run(config, nc, store, Reads(pool, load()), stop)
+        await _run(config, nc, pool, store, stop)
     finally:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(nc.close(), service_limits.CONNECT_TIMEOUT)
         pool.terminate()
 
 
-async def _run(config: Config, nc: Client, store: Store, reads: Reads, stop: asyncio.Event) -> None:
+async def _run(config: Config, nc: Client, pool: asyncpg.Pool, store: Store, stop: asyncio.Event) -> None:
     shards = config.settings.shards
     checkpoints = await database.persist(lambda: store.checkpoints(shards))
     start = min(checkpoints.values())
@@ -60,6 +62,7 @@ async def _run(config: Config, nc: Client, store: Store, reads: Reads, stop: asy
     projector = Projector(store, shards, purger, start)
     reactor = Reactor(sessions, appender, now_ms)
     folder = Folder(sessions, projector, reactor, checkpoints)
+    reads = Reads(pool, load(), Freshness(appender, folder.folded, projector))
     commands = Commands(
         sessions=sessions,
         appender=appender,

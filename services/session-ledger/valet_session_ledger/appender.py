@@ -87,11 +87,12 @@ class Appender:
                     raise AppendUnknown(f"no answer to the append of {event.type}") from error
                 await asyncio.sleep(limits.APPEND_RETRY_WAIT)
 
-    async def last(self, session_id: str, source: subjects.Source) -> Last:
-        """The last event of one source of a session. Raises nats-py's errors."""
+    async def last(self, session_id: str, source: subjects.Source | None = None) -> Last:
+        """The last event of a session, or of one source of it. Raises nats-py's errors."""
+        subject = subjects.session(session_id) if source is None else subjects.source(session_id, source)
         answer = await self._nc.request(
             f"$JS.API.STREAM.MSG.GET.{subjects.STREAM}",
-            msgspec.json.encode({"last_by_subj": subjects.source(session_id, source)}),
+            msgspec.json.encode({"last_by_subj": subject}),
             timeout=limits.APPEND_TIMEOUT,
         )
         got = _got.decode(answer.data)

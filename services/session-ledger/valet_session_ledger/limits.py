@@ -31,6 +31,10 @@ FOLD_WAIT = 8.0
 PROJECTED_WAIT = 9.0
 """How long a reply waits for the read model: a restart of PostgreSQL takes ≤ 5 s; the requester gives up at 10."""
 
+FRESH_WAIT = 2.0
+"""How long a read waits for the read model to reach what is in the log: milliseconds in fact; a stale answer is better
+than none after that."""
+
 DATABASE_WAIT = 6.0
 """How long a read on behalf of a requester waits for PostgreSQL: a restart takes ≤ 5 s."""
 

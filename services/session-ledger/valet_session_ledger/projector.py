@@ -27,7 +27,8 @@ class Projector:
         self._filled = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
-        self._newest = start
+        self.newest = start
+        """Sequence of the newest event handed over."""
         self.backlog = 0
         """Events folded and not yet stored."""
         self.projected = Progress(start)
@@ -41,7 +42,7 @@ class Projector:
 
     def folded(self, events: int, last_seq: int) -> None:
         """Some events were folded into the open batch, which now stands for the log up to `last_seq`."""
-        self._queue[-1].last_seq = self._newest = last_seq
+        self._queue[-1].last_seq = self.newest = last_seq
         self.backlog += events
         if self.backlog >= limits.BACKLOG:
             self._room.clear()
@@ -53,7 +54,7 @@ class Projector:
 
     async def flush(self) -> None:
         """Wait until everything folded so far is stored. Raises `TimeoutError`."""
-        await self.projected.reach(self._newest, timeout=limits.PROJECTED_WAIT)
+        await self.projected.reach(self.newest, timeout=limits.PROJECTED_WAIT)
 
     async def run(self) -> None:
         """Store batches for ever."""

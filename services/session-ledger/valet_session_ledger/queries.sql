@@ -321,8 +321,9 @@ SELECT session_id, items FROM ledger.todos WHERE session_id = ANY ($1::text[])
 SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq > $2 ORDER BY first_seq LIMIT $3
 
 -- name: parts_of
--- The parts of some messages of a session, each message's in the order of the log.
-SELECT * FROM ledger.parts WHERE session_id = $1 AND message_id = ANY ($2::text[]) ORDER BY first_seq
+-- The parts of some messages of a session, each message's in the order in which the agent began them: its part ids sort
+-- so, while the log tells of a text when it is whole, after the tool call that follows it.
+SELECT * FROM ledger.parts WHERE session_id = $1 AND message_id = ANY ($2::text[]) ORDER BY part_id COLLATE "C"
 
 -- name: diff
 -- The latest diff of a session.

@@ -23,6 +23,7 @@ from valet_protocol.requests import (
 )
 
 from valet_session_ledger import limits, views
+from valet_session_ledger.freshness import Freshness
 from valet_session_ledger.queries import Queries
 from valet_session_ledger.store import patiently
 
@@ -36,12 +37,14 @@ class Reads:
     All raise `NotFound` for what is not there or not the user's, and `Unavailable` while PostgreSQL is away.
     """
 
-    def __init__(self, pool: asyncpg.Pool, queries: Queries) -> None:
+    def __init__(self, pool: asyncpg.Pool, queries: Queries, freshness: Freshness) -> None:
         self._pool = pool
         self._sql = queries
+        self._freshness = freshness
 
     async def get_session(self, request: GetSession) -> SessionView:
         """One session."""
+        await self._freshness.session(request.session_id)
         return await self.session_by_id(request.session_id, request.user)
 
     async def session_by_id(self, session_id: str, user: str) -> SessionView:
@@ -53,6 +56,7 @@ class Reads:
 
     async def list_sessions(self, request: ListSessions) -> SessionPage:
         """A user's sessions, newest first."""
+        await self._freshness.folded()
         limit = _page(request.limit)
         rows = await self._fetch("sessions_of", request.user, limit + 1, request.before)
         items = await self._views(rows[:limit])
@@ -88,6 +92,7 @@ class Reads:
         return ArchivePage(items=fitting, complete=len(rows) <= limit and len(fitting) == len(items))
 
     async def _check(self, session_id: str, user: str) -> None:
+        await self._freshness.session(session_id)
         rows = await self._fetch("session_owner", session_id)
         if not rows or rows[0]["owner"] != user:
             raise _not_found()

@@ -4,7 +4,8 @@ Measured: a thousand bare sockets in one process (`watchers`), each connected th
 process (`crowd`) writes deltas of the session into the log at a rate that rises step by step. A step is sustained when
 every client got every event, no client was cut, and the last arrived at most 5 % of the step (and 100 ms) after the
 last was written. The figure is the deliveries a second of the highest sustained step (frames by the time from the
-first write to the last arrival). A delivery's delay is from just before the event was written into the log to the
+first write to the last arrival). A step that is not sustained is tried once more before that counts: one hiccup of a busy
+machine is not the limit. A delivery's delay is from just before the event was written into the log to the
 client's read; of events that came joined the oldest one's delay stands for all, so it is an upper bound. The first
 step is light traffic: were there a fixed tick, it would show there.
 
@@ -60,7 +61,19 @@ def run(stage: Stage, scale: Scale) -> list[Figure]:
             note=f"at {top.rate} events/s, {top.joined:.1f} joined in a write; floor at {top_floor.rate} events/s"
             + ("" if top.rate < scale.watch_rates[-1] else "; the highest rate that was tried"),
         ),
-        Figure(bench="e", name="… p99 there", value=top.p99, unit="ms", floor=top_floor.p99, floor_name=under),
+        *(
+            Figure(
+                bench="e",
+                name=f"… p99 at {step.rate:,} events/s",
+                value=step.p99,
+                unit="ms",
+                floor=beside.p99,
+                floor_name=under,
+                note=f"p50 {step.p50:.1f} ms, floor {beside.p50:.1f} ms; {step.joined:.1f} and {beside.joined:.1f} joined",
+            )
+            for step, beside in zip(real, floor, strict=False)
+            if step.sustained and beside.sustained
+        ),
         Figure(
             bench="e",
             name=f"… p50 at {light.rate} events/s",
@@ -69,14 +82,6 @@ def run(stage: Stage, scale: Scale) -> list[Figure]:
             floor=light_floor.p50,
             floor_name=under,
             note="no tick: the middle client waits for the writes before its own",
-        ),
-        Figure(
-            bench="e",
-            name=f"… p99 at {light.rate} events/s",
-            value=light.p99,
-            unit="ms",
-            floor=light_floor.p99,
-            floor_name=under,
         ),
     ]
 
@@ -105,10 +110,14 @@ def _ramp(writer: Child, clients: Child, scale: Scale) -> list[Step]:
     """Step by step until one is not sustained; that one is the last of the list."""
     steps: list[Step] = []
     for rate in scale.watch_rates:
-        done = writer.ask(Pace(rate=rate, seconds=scale.watch_seconds), Paced)
-        look = watchers.Look(expected=done.sent * scale.watchers, patience=limits.SETTLE)
-        steps.append(_step(rate, done, clients.ask(look, watchers.Seen), scale))
-        if not steps[-1].sustained:
+        for _ in range(2):
+            done = writer.ask(Pace(rate=rate, seconds=scale.watch_seconds), Paced)
+            look = watchers.Look(expected=done.sent * scale.watchers, patience=limits.SETTLE)
+            step = _step(rate, done, clients.ask(look, watchers.Seen), scale)
+            if step.sustained:
+                break
+        steps.append(step)
+        if not step.sustained:
             break
     return steps
 

@@ -10,6 +10,7 @@ import msgspec
 from nats.aio.msg import Msg
 from valet_service import broker
 
+from valet_local.bench import wire
 from valet_local.bench.child import Commands, Pace, Started, paced, report, serve
 from valet_local.bench.stamped import Deltas
 
@@ -45,6 +46,7 @@ async def _forward(setup: Setup, commands: Commands) -> None:
 
     async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         readers.add(writer)
+        writer.write(wire.SYNCED + b"\n")
 
     async def receive(message: Msg) -> None:
         nonlocal number

@@ -9,8 +9,6 @@ Floor: the same events at the same rate from a process that publishes them to co
 acknowledged) through a subscriber that writes them to a socket as server-sent events, to the same reader.
 """
 
-import time
-
 from valet_local.bench import child, limits, wire
 from valet_local.bench.child import Child, Pace
 from valet_local.bench.pipe import Setup
@@ -77,7 +75,7 @@ def _real(stage: Stage, session_id: str, scale: Scale) -> Spread:
 
 def _floor(port: int, publisher: Child, scale: Scale) -> Spread:
     with wire.Stream(("127.0.0.1", port), b"") as stream:
-        time.sleep(limits.POLL * 20)  # for the forwarder to have accepted
+        stream.until(wire.SYNCED, limits.STEP)  # it has us
         total = int(scale.stream_rate * scale.stream_seconds)
         # the publisher reports at its end, and meanwhile we read
         publisher.say(Pace(rate=scale.stream_rate, seconds=scale.stream_seconds))
