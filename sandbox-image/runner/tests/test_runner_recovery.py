@@ -5,6 +5,7 @@ import os
 import signal
 import stat
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,20 @@ async def test_a_killed_broker_loses_and_doubles_nothing(runners, ledger: Ledger
     second = await ledger.dispatch("say after the restart")
     ended = await ledger.until(agent.TurnEnded, lambda data: data.turn_id == second)
     assert ended.data.status == "completed"
+
+
+async def test_a_stop_in_mid_turn_without_a_broker_is_orderly(runners, ledger: Ledger, nats: Broker) -> None:
+    runner: Runner = runners.start()
+    await ledger.until(agent.RunnerReady)
+    await ledger.dispatch("slow 2000 words")
+    await ledger.until(Delta)
+    opencode = runner.opencode()
+    nats.kill()
+    began = time.monotonic()
+    assert await asyncio.to_thread(runner.end) == 0
+    print(f"it took {time.monotonic() - began:.1f} s")
+    nats.start()
+    assert not alive(opencode)
 
 
 async def test_a_repository_that_cannot_be_cloned_fails_the_boot_in_gits_words(runners, ledger: Ledger, folder) -> None:

@@ -121,3 +121,6 @@ ATTACH_TIMEOUT = 10.0
 
 FLUSH_TIMEOUT = 2.5
 """At stop, for events not yet stored: the sandbox is ended after 3 s."""
+
+DISCONNECT_TIMEOUT = 0.5
+"""Saying goodbye to the broker: by then everything is stored, or will not be."""

@@ -134,7 +134,7 @@ async def _join(
         if mark_last:
             writer.write(closing_head(await far_reader.readuntil(_END)))
         await _pump(far_reader, writer)
-    except (asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
+    except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
         _log.info("relay_cut", error=str(error))
     except asyncio.CancelledError:
         return  # the runner ends; asyncio 3.11 would report the connection's cancelled task as an error
@@ -151,7 +151,7 @@ async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
             await target.drain()
         if target.can_write_eof():
             target.write_eof()
-    except OSError:
+    except (OSError, RuntimeError):  # RuntimeError is uvloop's word for a transport that is closed
         target.close()  # the other direction ends with it
 
 

@@ -178,7 +178,8 @@ class Ledger:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._stack.aclose()
+        with contextlib.suppress(OSError):  # a broker that was just killed
+            await self._stack.aclose()
 
     async def append(self, data: Data) -> None:
         """Append a fact; tried again while the broker is away."""

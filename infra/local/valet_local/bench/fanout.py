@@ -4,8 +4,8 @@ Measured: a thousand bare sockets in one process (`watchers`), each connected th
 process (`crowd`) writes deltas of the session into the log at a rate that rises step by step. A step is sustained when
 every client got every event, no client was cut, and the last arrived at most 5 % of the step (and 100 ms) after the
 last was written. The figure is the deliveries a second of the highest sustained step (frames by the time from the
-first write to the last arrival). A step that is not sustained is tried once more before that counts: one hiccup of a busy
-machine is not the limit. A delivery's delay is from just before the event was written into the log to the
+first write to the last arrival). A step that is not sustained is tried once more before that counts: one hiccup of a
+busy machine is not the limit. A delivery's delay is from just before the event was written into the log to the
 client's read; of events that came joined the oldest one's delay stands for all, so it is an upper bound. The first
 step is light traffic: were there a fixed tick, it would show there.
 
@@ -69,7 +69,8 @@ def run(stage: Stage, scale: Scale) -> list[Figure]:
                 unit="ms",
                 floor=beside.p99,
                 floor_name=under,
-                note=f"p50 {step.p50:.1f} ms, floor {beside.p50:.1f} ms; {step.joined:.1f} and {beside.joined:.1f} joined",
+                note=f"p50 {step.p50:.1f} ms, floor {beside.p50:.1f} ms; "
+                f"{step.joined:.1f} and {beside.joined:.1f} joined",
             )
             for step, beside in zip(real, floor, strict=False)
             if step.sustained and beside.sustained

@@ -4,6 +4,7 @@ python -m valet_local.bench.pipe        setup: `Setup` with which of the two it 
 """
 
 import asyncio
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -44,9 +45,13 @@ async def _forward(setup: Setup, commands: Commands) -> None:
     readers: set[asyncio.StreamWriter] = set()
     number = 0
 
-    async def accept(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         readers.add(writer)
         writer.write(wire.SYNCED + b"\n")
+        with suppress(OSError):
+            await reader.read()  # until it goes away
+        readers.discard(writer)
+        writer.close()
 
     async def receive(message: Msg) -> None:
         nonlocal number
