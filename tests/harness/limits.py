@@ -11,3 +11,6 @@ STOP = 15.0
 
 REQUEST = 30.0
 """One HTTP request while something is being restarted under it."""
+
+NEWCOMER = 300.0
+"""The first command on a machine with nothing: fetching some 150 MB through whatever network there is."""

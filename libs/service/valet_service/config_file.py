@@ -146,6 +146,14 @@ ENVIRONMENT_PROVIDERS: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 """Providers that work with no file, and the variables that switch them on; the first one set is used."""
 
+USUAL_MODELS: dict[str, str] = {
+    "anthropic": "claude-sonnet-4-6",
+    "openai": "gpt-5.5",
+    "google": "gemini-2.5-pro",
+}
+"""What a session uses of a provider that is there by its variable alone. The agent knows them (1.18.33's catalogue);
+its own choice of a default would be an image model for one of them."""
+
 
 def parse(text: str, path: str = "valet.toml") -> ValetConfig:
     """Read the text of a configuration file. Raises `ConfigError` with the line of the first thing wrong."""
@@ -175,6 +183,20 @@ def with_environment(config: ValetConfig, environment: Mapping[str, str]) -> Val
         if variable is not None
     )
     return msgspec.structs.replace(config, providers=config.providers + found)
+
+
+def usual_model(config: ValetConfig) -> str | None:
+    """What a session uses that names no model: `default_model`, else the first provider's first or usual one.
+
+    None when there is no provider at all.
+    """
+    if config.default_model is not None:
+        return config.default_model
+    for provider in config.providers:
+        name = provider.models[0][0] if provider.models else USUAL_MODELS.get(provider.id)
+        if name is not None:
+            return f"{provider.id}/{name}"
+    return None
 
 
 def model_list_path(data_dir: Path, provider_id: str) -> Path:

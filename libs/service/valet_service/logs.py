@@ -1,9 +1,22 @@
 """Logging: one JSON object a line on standard error."""
 
+import importlib
 import logging
 import sys
+from typing import TYPE_CHECKING
 
-import structlog
+if TYPE_CHECKING:
+    import structlog
+else:
+    # structlog loads rich where it is installed, for tracebacks in colour that no service prints: 4 MB a process
+    _absent = object()
+    _rich = sys.modules.get("rich", _absent)
+    sys.modules["rich"] = None
+    structlog = importlib.import_module("structlog")
+    if _rich is _absent:
+        del sys.modules["rich"]
+    else:
+        sys.modules["rich"] = _rich
 
 
 def configure(service: str, level: str = "info") -> None:

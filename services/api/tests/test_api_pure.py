@@ -1,13 +1,18 @@
 """Claims about what is decided without any I/O: repositories, branches, models, cursors."""
 
+from pathlib import Path
+
+import msgspec
 import pytest
+from valet_api.model_files import ModelFiles
 from valet_api.models import checked_model, chosen_model, listed
 from valet_api.replays import Replays
 from valet_api.repos import checked_branch, checked_repo
 from valet_api.routes.live import checked_cursor
 from valet_protocol.errors import BadRequest, Conflict, Unprocessable
 from valet_protocol.requests import Done
-from valet_service.config_file import ValetConfig, parse, with_environment
+from valet_service.config_file import ModelList as Known
+from valet_service.config_file import ValetConfig, model_list_path, parse, with_environment
 
 
 @pytest.mark.parametrize(
@@ -116,9 +121,30 @@ def test_of_a_provider_from_the_environment_any_model_is_taken() -> None:
     assert checked_model(models, "anthropic/anything") == "anthropic/anything"
     with pytest.raises(Unprocessable, match=r"anthropic/\*"):
         checked_model(models, "openai/anything")
+    known = listed(with_environment(ValetConfig(), {"ANTHROPIC_API_KEY": "set"}), {"anthropic": ("opus",)})
+    assert checked_model(known, "anthropic/opus") == "anthropic/opus"
+    with pytest.raises(Unprocessable, match="anthropic/opus"):
+        checked_model(known, "anthropic/anything")
+
+
+def test_a_session_that_names_no_model_gets_the_file_s_or_the_first_provider_s() -> None:
+    by_key = with_environment(ValetConfig(), {"ANTHROPIC_API_KEY": "set", "OPENAI_API_KEY": "set"})
+    assert chosen_model(listed(by_key), None).startswith("anthropic/")
+    providers = '[providers.local]\nbase_url = "http://127.0.0.1:1/v1"\nmodels = ["a", "b"]\n'
+    assert chosen_model(listed(parse(providers)), None) == "local/a"
+    assert chosen_model(listed(parse('default_model = "local/b"\n' + providers)), None) == "local/b"
     with pytest.raises(Unprocessable, match="default_model") as refusal:
-        chosen_model(models, None)
+        chosen_model(listed(ValetConfig()), None)
     assert refusal.value.code == "no_model"
+
+
+def test_the_models_the_agent_knows_are_listed_once_their_file_is_there(tmp_path: Path) -> None:
+    files = ModelFiles(with_environment(ValetConfig(), {"OPENAI_API_KEY": "set"}), tmp_path)
+    assert files.current().items == []
+    path = model_list_path(tmp_path, "openai")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(msgspec.json.encode(Known(agent="1", models=("gpt",))))
+    assert [item.id for item in files.current().items] == ["openai/gpt"]
 
 
 def test_without_any_provider_the_refusal_says_how_to_configure_one() -> None:

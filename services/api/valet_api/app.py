@@ -21,13 +21,14 @@ from valet_protocol.requests import Authenticate, Identity
 from valet_service import broker, database, lifecycle, logs, rpc
 from valet_service.settings import Settings
 
-from valet_api import config, docs, limits, models, problems
+from valet_api import config, docs, limits, problems
 from valet_api.auth import Authenticator
 from valet_api.config import ApiSettings
 from valet_api.connection import Connection
 from valet_api.errors import PortTaken
 from valet_api.hand_over import Door
 from valet_api.ledger import Ledger
+from valet_api.model_files import ModelFiles
 from valet_api.replays import Replays
 from valet_api.routes import live, messages, people, platform, sessions
 from valet_api.store import Store
@@ -43,7 +44,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     store: Store
     door: Door
     authenticator: Authenticator
-    model_list: models.ModelList
+    model_files: ModelFiles
     policy: SessionPolicy
 
 
@@ -54,13 +55,15 @@ def application(parts: Parts) -> Litestar:
         "ledger": parts.ledger,
         "store": parts.store,
         "door": parts.door,
-        "model_list": parts.model_list,
         "policy": parts.policy,
         "replays": Replays(),
     }
     return Litestar(
         route_handlers=[sessions.router, messages.router, live.router, people.router, platform.router],
-        dependencies={name: _provide(part) for name, part in given.items()},
+        dependencies={
+            **{name: _provide(part) for name, part in given.items()},
+            "model_list": Provide(parts.model_files.current, sync_to_thread=False),
+        },
         exception_handlers={
             Refused: problems.refused,
             HTTPException: problems.http_error,
@@ -111,7 +114,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         store=store,
         door=Door(own.event_bus),
         authenticator=Authenticator(store),
-        model_list=models.listed(own.config),
+        model_files=ModelFiles(own.config, settings.data_dir),
         policy=SessionPolicy(question_timeout_s=own.config.sandbox.question_timeout_seconds),
     )
     await _serve_authenticate(nc, parts.authenticator)

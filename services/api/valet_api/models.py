@@ -1,8 +1,10 @@
-"""Which models sessions may use, as the configuration says. Pure."""
+"""Which models sessions may use, as the configuration says and — for providers it lists none of — the agent. Pure."""
+
+from collections.abc import Mapping
 
 import msgspec
 from valet_protocol.errors import Unprocessable
-from valet_service.config_file import Cost, ValetConfig
+from valet_service.config_file import Cost, Model, Provider, ValetConfig, usual_model
 
 HOW_TO_CONFIGURE = (
     "Name one in the request (`provider/model`), or set `default_model` in valet.toml. A provider comes from its "
@@ -18,13 +20,13 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     """`provider/model`, as requests name it."""
     provider: str
     name: str
-    context: int
+    context: int | None
+    """Tokens. This and what follows is none where the agent has it of its own and the configuration does not say."""
+    output: int | None
     """Tokens."""
-    output: int
-    """Tokens."""
-    reasoning: bool
-    tools: bool
-    images: bool
+    reasoning: bool | None
+    tools: bool | None
+    images: bool | None
     cost: Cost | None
     """US dollars per million tokens."""
 
@@ -46,26 +48,30 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     """What a session uses that names none."""
 
 
-def listed(config: ValetConfig) -> ModelList:
-    """Every model the configuration names."""
+def listed(config: ValetConfig, known: Mapping[str, tuple[str, ...]] | None = None) -> ModelList:
+    """Every model there is. `known`: what the agent knows of providers for which the configuration lists nothing."""
+
+    def models_of(provider: Provider) -> tuple[tuple[str, Model | None], ...]:
+        return provider.models or tuple((model_id, None) for model_id in (known or {}).get(provider.id, ()))
+
     return ModelList(
         items=[
             ModelView(
                 id=f"{provider.id}/{model_id}",
                 provider=provider.id,
-                name=model.name or model_id,
-                context=model.context,
-                output=model.output,
-                reasoning=model.reasoning,
-                tools=model.tools,
-                images=model.images,
-                cost=model.cost,
+                name=model_id if model is None else model.name or model_id,
+                context=model and model.context,
+                output=model and model.output,
+                reasoning=model and model.reasoning,
+                tools=model and model.tools,
+                images=model and model.images,
+                cost=model and model.cost,
             )
             for provider in config.providers
-            for model_id, model in provider.models
+            for model_id, model in models_of(provider)
         ],
-        providers=[ProviderView(id=provider.id, any_model=not provider.models) for provider in config.providers],
-        default=config.default_model,
+        providers=[ProviderView(id=provider.id, any_model=not models_of(provider)) for provider in config.providers],
+        default=usual_model(config),
     )
 
 

@@ -30,7 +30,7 @@ from valet_protocol.requests import (
     TerminateSession,
 )
 from valet_service import rpc
-from valet_session_ledger import rebuild
+from valet_session_ledger import errors, rebuild
 from valet_session_ledger.testing import LedgerProcess, Platform, wait_for
 
 

@@ -45,7 +45,7 @@ FULL = Scale(
     replay_events=10_000,
     replay_runs=5,
     watchers=1000,
-    watch_rates=(10, 100, 200, 300, 400, 500, 600, 800, 1000, 1250, 1500, 2000, 2500, 3000),
+    watch_rates=(10, 100, 300, 500, 750, 1000, 1500, 2000, 3000),
     watch_seconds=2.0,
     starts=3,
 )
@@ -61,7 +61,7 @@ QUICK = Scale(
     replay_events=2_000,
     replay_runs=2,
     watchers=100,
-    watch_rates=(10, 200, 1000),
+    watch_rates=(10, 300),
     watch_seconds=1.0,
     starts=1,
 )
