@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import venv
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -62,12 +61,12 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def newcomer(clone: Path) -> Iterator[dict[str, str]]:
+def newcomer(clone: Path) -> dict[str, str]:
     """The environment of somebody with a Python that has pip, an empty data directory and no uv of their own."""
     home = clone.parent
     venv.create(home / "python", with_pip=True)
     own = {key: value for key, value in os.environ.items() if not key.startswith(("VALET_", "VIRTUAL_ENV", "UV_"))}
-    yield {
+    return {
         **own,
         "PATH": f"{home / 'python' / 'bin'}:{os.environ['PATH']}",
         "XDG_DATA_HOME": str(home / "data"),
