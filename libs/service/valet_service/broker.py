@@ -41,8 +41,21 @@ async def connect(
     cannot be reached.
     """
 
+    said = ""
+
     async def report(error: Exception) -> None:
-        _log.warning("broker", error=str(error) or type(error).__name__, connection=name)
+        nonlocal said
+        text = str(error) or type(error).__name__
+        if text != said:  # ten attempts a second fail in the same way while the broker is away
+            _log.warning("broker", error=text, connection=name)
+        said = text
+
+    async def back() -> None:
+        nonlocal said
+        said = ""
+        _log.info("broker_back", connection=name)
+        if reconnected is not None:
+            await reconnected()
 
     async def closed() -> None:
         return None
@@ -60,7 +73,7 @@ async def connect(
         max_outstanding_pings=2,
         error_cb=report,
         closed_cb=closed,
-        reconnected_cb=reconnected,
+        reconnected_cb=back,
         disconnected_cb=disconnected,
         pending_size=64 << 20,
         flush_timeout=limits.CONNECT_TIMEOUT,

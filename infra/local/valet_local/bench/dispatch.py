@@ -25,7 +25,11 @@ from valet_local.bench.scale import Scale
 from valet_local.bench.stage import Stage
 from valet_local.bench.statistics import Spread, spread
 
-BOUND = ""
+BOUND = (
+    "two requests and two facts in a row, each appended and read back before the next step, with a reply that waits "
+    "for PostgreSQL's commit beside them; all are waits for another process, so a busy machine shows it first"
+)
+"""What the way consists of beyond its floor."""
 
 _CONSUMER = "bench-dispatch"
 

@@ -22,7 +22,11 @@ from valet_local.bench.report import Aim, Figure
 from valet_local.bench.scale import Scale
 from valet_local.bench.stage import Stage
 
-BOUND = ""
+BOUND = (
+    "profiled, 95 % of the event bus is the write to each client's socket, which the floor does as well: the "
+    "processors are shared with the writer, the broker and the thousand clients themselves"
+)
+"""As profiled with py-spy."""
 
 _TOLD = (10, 300)
 """Rates whose delays are told besides those of the highest: light traffic, and what the aim amounts to."""
@@ -49,7 +53,7 @@ def run(stage: Stage, scale: Scale) -> list[Figure]:
     real = _real(stage, session_id, scale)
     stage.end_session(session_id)
     top, top_floor = _highest(real), _highest(floor)
-    name, under = f"1 session, {scale.watchers:,} clients", "bare uvloop writer"
+    name, under = f"deliveries to {scale.watchers:,} clients", "bare uvloop writer"
     return [
         Figure(
             bench="e",
@@ -104,16 +108,19 @@ def _ramp(writer: Child, clients: Child, scale: Scale) -> list[Step]:
     """Step by step until one is not sustained; that one is the last of the list."""
     steps: list[Step] = []
     for rate in scale.watch_rates:
-        for _ in range(2):
-            done = writer.ask(Pace(rate=rate, seconds=scale.watch_seconds), Paced)
-            look = watchers.Look(expected=done.sent * scale.watchers, patience=limits.SETTLE)
-            step = _step(rate, done, clients.ask(look, watchers.Seen), scale)
-            if step.sustained:
-                break
+        step = _attempt(rate, writer, clients, scale)
+        if not step.sustained:
+            step = _attempt(rate, writer, clients, scale)
         steps.append(step)
         if not step.sustained:
             break
     return steps
+
+
+def _attempt(rate: int, writer: Child, clients: Child, scale: Scale) -> Step:
+    done = writer.ask(Pace(rate=rate, seconds=scale.watch_seconds), Paced)
+    look = watchers.Look(expected=done.sent * scale.watchers, patience=limits.SETTLE)
+    return _step(rate, done, clients.ask(look, watchers.Seen), scale)
 
 
 def _step(rate: int, done: Paced, seen: watchers.Seen, scale: Scale) -> Step:

@@ -32,7 +32,12 @@ from valet_local.bench.errors import BenchFailed
 from valet_local.bench.report import Aim, Figure
 from valet_local.bench.scale import Scale
 
-BOUND = ""
+BOUND = (
+    "one Python process does it all, and PostgreSQL's work hardly overlaps with it: profiled, its time goes in about "
+    "equal parts to taking messages from the broker, to decoding and folding, and to handing rows to PostgreSQL, the "
+    "rest to purging deltas and waiting for commits; see docs/performance.md"
+)
+"""As profiled with py-spy."""
 
 
 def run(scale: Scale) -> list[Figure]:

@@ -36,7 +36,12 @@ from valet_local.cli.scripted_model import playing
 from valet_local.layout import layout, prepare
 from valet_local.tools import Tools
 
-BOUND = ""
+BOUND = (
+    "before OpenCode is started a sandbox is made and a Python process starts in it, while two services and the "
+    "runner's connection to the broker compete with OpenCode for the processors; after it is healthy come its first "
+    "session and its stream of events"
+)
+"""What a start consists of beyond its floor."""
 
 _SCENARIO = """\
 [[turn]]

@@ -17,7 +17,11 @@ from valet_local.bench.scale import Scale
 from valet_local.bench.stage import Stage
 from valet_local.bench.statistics import Spread, middle_run, spread
 
-BOUND = ""
+BOUND = (
+    "besides the floor's two hops each event crosses the runner, its relay to the portal, the portal and the store of "
+    "the log; every one is a process or a task that must be woken, so a busy machine shows it first"
+)
+"""What the way consists of beyond its floor."""
 
 _ENDED = b"event: agent.turn_ended\n"
 
