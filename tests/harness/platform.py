@@ -53,7 +53,7 @@ class Model:
 class Platform:
     """A running platform and what a client does with it."""
 
-    def __init__(self, data_dir: Path, model_url: str, *, question_timeout: float = 30.0, config: str = CONFIG) -> None:
+    def __init__(self, data_dir: Path, model_url: str, *, question_timeout: float = 12.0, config: str = CONFIG) -> None:
         self.data_dir = data_dir
         data_dir.mkdir(parents=True, exist_ok=True)
         self.config = data_dir / "valet.toml"

@@ -31,6 +31,16 @@ def test_the_lock_of_a_killed_process_is_free(tmp_path: Path) -> None:
     lock.acquire(path).release()
 
 
+def test_where_no_short_directory_is_to_be_had_it_says_what_to_shorten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = tmp_path / ("long" * 20)
+    long.mkdir()
+    monkeypatch.setattr(layout.tempfile, "gettempdir", lambda: str(long))
+    with pytest.raises(BadDataDir, match="TMPDIR"):
+        layout.prepare(layout.layout(long / "d"))
+
+
 def test_a_long_data_directory_gets_a_short_private_directory_for_sockets(tmp_path: Path) -> None:
     places = layout.layout(tmp_path / ("long" * 20))
     layout.prepare(places)

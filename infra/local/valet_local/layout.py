@@ -97,6 +97,11 @@ def layout(data_dir: Path) -> Layout:
 
 def prepare(places: Layout) -> None:
     """Create the directories. Raises `BadDataDir` and `DiskFull`."""
+    if len(os.fsencode(places.run)) > limits.UNIX_PATH_LONGEST:
+        raise BadDataDir(
+            f"{places.run} is too long for the sockets in it (a path may have {limits.UNIX_PATH_LONGEST} bytes);"
+            " choose a shorter --data-dir, or a shorter TMPDIR"
+        )
     try:
         places.data.mkdir(parents=True, exist_ok=True)
         for path in (places.keys, places.creds):

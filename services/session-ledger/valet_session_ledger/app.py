@@ -60,6 +60,7 @@ async def _run(config: Config, nc: Client, pool: asyncpg.Pool, store: Store, sto
     appender = Appender(nc)
     purger = Purger(nc)
     projector = Projector(store, shards, purger, start)
+    purger.busy = lambda: projector.backlog > limits.PURGE_BELOW
     reactor = Reactor(sessions, appender, now_ms)
     folder = Folder(sessions, projector, reactor, checkpoints)
     reads = Reads(pool, load(), Freshness(appender, folder.folded, projector))

@@ -1,7 +1,8 @@
 """Every limit and time-out of the ledger, each with its reason. Seconds unless the name says otherwise."""
 
-FOLD_BATCH = 1000
-"""Log entries folded between two looks at the loop: about 10 ms of work, so commands are not held up."""
+FOLD_BATCH = 250
+"""Log entries folded between two looks at the loop: about 5 ms of work, so that neither commands nor the answers of
+PostgreSQL wait for longer."""
 
 WRITE_BATCH = 2000
 """Events projected in one transaction: unnest upserts gain nothing beyond some hundreds (measured), and a
@@ -81,6 +82,10 @@ TURN_LOSSES = 3
 PLATFORM_STOP_HOLD_MS = 10_000
 """A session hibernated because the platform stops is not brought back before this: stopping takes ≤ 10 s, and
 a sandbox requested meanwhile would miss its deadline."""
+
+PURGE_BELOW = 500
+"""Events that wait to be projected while messages are still purged: with more, catching up comes first (a purge costs
+a request, and a tenth of the fold's rate when every message has one)."""
 
 PURGE_PAUSE = 1.0
 """Between two rounds of purging deltas: nobody waits for it."""

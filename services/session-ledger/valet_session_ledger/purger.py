@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 import nats.errors
@@ -20,6 +20,8 @@ class Purger:
 
     def __init__(self, nc: Client) -> None:
         self._nc = nc
+        self.busy: Callable[[], bool] = lambda: False
+        """Whether there is more urgent work: purging then waits."""
         self._waiting: deque[tuple[str, str]] = deque(maxlen=limits.PURGE_BACKLOG)
         self._filled = asyncio.Event()
 
@@ -35,6 +37,9 @@ class Purger:
             await self._filled.wait()
             await asyncio.sleep(limits.PURGE_PAUSE)
             while self._waiting:
+                if self.busy():
+                    await asyncio.sleep(limits.PURGE_PAUSE)
+                    continue
                 some = [self._waiting.popleft() for _ in range(min(len(self._waiting), limits.PURGE_AT_ONCE))]
                 done = await asyncio.gather(*(self._purge(*message) for message in some))
                 failed = [message for message, purged in zip(some, done, strict=True) if not purged]
