@@ -4,6 +4,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,7 @@ def test_where_no_short_directory_is_to_be_had_it_says_what_to_shorten(
 ) -> None:
     long = tmp_path / ("long" * 20)
     long.mkdir()
-    monkeypatch.setattr(layout.tempfile, "gettempdir", lambda: str(long))
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(long))
     with pytest.raises(BadDataDir, match="TMPDIR"):
         layout.prepare(layout.layout(long / "d"))
 
