@@ -288,3 +288,117 @@ class TurnEnded(Data, frozen=True, kw_only=True):
     """From the prompt's hand-over to OpenCode to this event."""
     first_token_ms: int | None = None
     """From the prompt's hand-over to OpenCode to the first streamed text; none if there was none."""
+
+
+class WorkRef(Data, frozen=True, kw_only=True):
+    """Saved work: the workspace's changes and the agent's conversation, as one object of the object store."""
+
+    object: str
+    """Its name, `sessions/<session>/work/<turn>`."""
+    bytes: int
+    """Size."""
+    sha256: str
+    """Of the content, hexadecimal."""
+    base_commit: str | None = None
+    """The commit its patch applies to; none where the workspace had no repository."""
+
+
+class WorkSaved(Data, frozen=True, kw_only=True):
+    """At the end of a turn the work in progress went to the object store."""
+
+    turn_id: str
+    """The turn."""
+    work: WorkRef
+    """Where it is."""
+    left_out: list[str] = []
+    """Files too large to be saved, relative to the workspace."""
+
+
+class TurnChanged(Data, frozen=True, kw_only=True):
+    """What one turn changed in the workspace, whoever did it. Sent at the end of a turn that changed something."""
+
+    turn_id: str
+    """The turn."""
+    files: list[FileChange]
+    """Every file that differs."""
+    patch: str
+    """The difference as `git diff` writes it."""
+    truncated: bool = False
+    """Whether `patch` was cut at the size limit; `files` is always complete."""
+
+
+class ModelSwitched(Data, frozen=True, kw_only=True):
+    """A model could not answer; the turn goes on with the next one of its chain."""
+
+    turn_id: str
+    """The turn."""
+    from_model: str
+    """The model that failed, `provider/model`."""
+    to_model: str
+    """The model that has the prompt now."""
+    error: AgentError
+    """Why."""
+
+
+class PromptTaken(Data, frozen=True, kw_only=True):
+    """What became of a prompt that was to go into the running turn."""
+
+    turn_id: str
+    """The turn."""
+    prompt_id: str
+    """The prompt."""
+    outcome: Literal["delivered", "missed", "refused"]
+    """The agent has it; the turn had ended; or the agent cannot take it while it works."""
+
+
+class CommandCompleted(Data, frozen=True, kw_only=True):
+    """A command was carried out, or could not be."""
+
+    request_id: str
+    """The command's id."""
+    result: dict[str, object] = {}
+    """What it gave, by the command."""
+    error: str | None = None
+    """Why it could not be done, in the words of whoever refused; none when it was."""
+
+
+class ConversationReverted(Data, frozen=True, kw_only=True):
+    """The conversation and the files were taken back to before a message."""
+
+    message_id: str
+    """The message, as the read models know it: it and all later ones of its conversation no longer count."""
+    channel: str = "web:default"
+    """The conversation."""
+    files: list[FileChange] = []
+    """Files that were changed back."""
+
+
+class ConversationUnreverted(Data, frozen=True, kw_only=True):
+    """What was taken back counts again, files too."""
+
+    channel: str = "web:default"
+    """The conversation."""
+
+
+class Finding(Data, frozen=True, kw_only=True):
+    """One finding of a review."""
+
+    file: str
+    """Relative to the workspace; empty for one about the whole."""
+    line: int | None = None
+    """Line in the file as it is now, counted from 1."""
+    severity: Literal["critical", "major", "minor", "info"]
+    """How much it matters."""
+    text: str
+    """The finding."""
+
+
+class ReviewCompleted(Data, frozen=True, kw_only=True):
+    """The agent reviewed the session's changes."""
+
+    turn_id: str
+    """The turn."""
+    summary: str
+    """The review in a few sentences."""
+    findings: list[Finding]
+    """All findings, the most severe first."""

@@ -2,21 +2,58 @@
 
 from typing import Literal
 
+from valet_protocol.events.agent import WorkRef
 from valet_protocol.events.envelope import Data
 
 PromptMode = Literal["queue", "steer", "collect"]
+PromptKind = Literal["prompt", "command", "shell", "review"]
+Role = Literal["owner", "collaborator", "viewer"]
 SandboxReason = Literal["created", "prompt", "recovery"]
-EndedBy = Literal["runner_lost", "aborted", "terminated", "failed"]
+EndedBy = Literal["runner_lost", "silent", "aborted", "terminated", "failed"]
+InterruptedBy = Literal["person", "silent", "steer"]
 AnswerSource = Literal["person", "default", "policy"]
+CommandName = Literal["revert", "unrevert", "new_conversation", "list_commands"]
+
+
+class PermissionRule(Data, frozen=True, kw_only=True):
+    """What happens when the agent asks for certain permissions. Of several that match, the last one counts."""
+
+    permission: str = "*"
+    """Kind of permission with `*` and `?` as wildcards, e.g. `bash`, `edit`, `external_directory`."""
+    pattern: str = "*"
+    """What it is for, likewise, e.g. `git push *` or a path."""
+    action: Literal["allow", "ask", "deny"]
+    """Allow it, ask people, or refuse it."""
 
 
 class SessionPolicy(Data, frozen=True, kw_only=True):
-    """What a session was created with, besides its repository."""
+    """How a session treats what its agent asks."""
 
     question_timeout_s: float = 3600.0
     """Seconds a question waits before its default is given."""
     permissions: Literal["auto-approve", "ask"] = "auto-approve"
-    """What happens when the agent asks for a permission."""
+    """What happens when the agent asks for a permission that no rule is about."""
+    permission_rules: list[PermissionRule] = []
+    """Exceptions from `permissions`."""
+    permission_timeout_s: float = 3600.0
+    """Seconds a permission waits before its default is given."""
+    permission_default: Literal["reject", "once"] = "reject"
+    """What a permission gets when nobody answers in time."""
+
+
+class Attachment(Data, frozen=True, kw_only=True):
+    """A file that came with a prompt; its content is in the object store."""
+
+    attachment_id: str
+    """Its id within the session; the object is `sessions/<session>/attachments/<attachment_id>`."""
+    name: str
+    """File name as it was given."""
+    mime: str
+    """Media type, e.g. `image/png`."""
+    bytes: int
+    """Size."""
+    sha256: str
+    """Of the content, hexadecimal."""
 
 
 class SessionRequested(Data, frozen=True, kw_only=True):
@@ -83,7 +120,9 @@ class PromptAccepted(Data, frozen=True, kw_only=True):
     prompt_id: str
     """The prompt's id, made by whoever submitted it."""
     content: str
-    """The prompt's text."""
+    """The prompt's text; of a `command` its name and arguments (`/init now`), of a `shell` the command line."""
+    kind: PromptKind = "prompt"
+    """A prompt for the model, a slash command, a person's shell command, or a review of the session's changes."""
     mode: PromptMode = "queue"
     """Whether it waits its turn, steers the running one, or is collected with others."""
     author: str
@@ -92,8 +131,49 @@ class PromptAccepted(Data, frozen=True, kw_only=True):
     """Where the prompt came from, `<surface>:<name>`."""
     model: str
     """Model of its turn as `provider/model`."""
+    fallbacks: list[str] = []
+    """Models to go on with, in order, when the one before cannot answer."""
+    variant: str | None = None
+    """Reasoning variant of the model, e.g. `high`; none for its default."""
+    attachments: list[Attachment] = []
+    """Files for the agent."""
+    author_name: str = ""
+    """The author's name for git commits of its turn; empty for the sandbox's own."""
+    author_email: str = ""
+    """The author's address for git commits of its turn."""
+    answers: str | None = None
+    """Id of the question this prompt answers, when its turn had ended before the answer came."""
     idempotency_key: str | None = None
     """The client's `Idempotency-Key`, where it sent one."""
+
+
+class PromptEdited(Data, frozen=True, kw_only=True):
+    """A prompt that waits was given another text."""
+
+    prompt_id: str
+    """The prompt's id."""
+    content: str
+    """The text that counts now."""
+    by: str
+    """User id."""
+
+
+class PromptWithdrawn(Data, frozen=True, kw_only=True):
+    """A prompt that waited was taken back; it never becomes a turn."""
+
+    prompt_id: str
+    """The prompt's id."""
+    by: str
+    """User id."""
+
+
+class QueueReordered(Data, frozen=True, kw_only=True):
+    """The prompts that wait were put into another order."""
+
+    prompt_ids: list[str]
+    """In the order in which they are to be dispatched; those not named keep their order behind them."""
+    by: str
+    """User id."""
 
 
 class TurnDispatched(Data, frozen=True, kw_only=True):
@@ -102,24 +182,57 @@ class TurnDispatched(Data, frozen=True, kw_only=True):
     turn_id: str
     """The turn's id, derived from the session and the prompt."""
     prompt_id: str
-    """The prompt's id, made by whoever submitted it."""
+    """The prompt's id, made by whoever submitted it; the first one's, when several were collected."""
+    prompt_ids: list[str] = []
+    """All prompts of the turn when several were collected; empty when there is just the one."""
+    kind: PromptKind = "prompt"
+    """What the runner is to do with `content`."""
     content: str
-    """The prompt's text."""
+    """The prompt's text; of several, all of them joined by blank lines."""
     model: str
     """Model as `provider/model`."""
+    fallbacks: list[str] = []
+    """Models to go on with, in order, when the one before cannot answer."""
+    variant: str | None = None
+    """Reasoning variant of the model; none for its default."""
+    attachments: list[Attachment] = []
+    """Files for the agent."""
     author: str
     """User id."""
+    author_name: str = ""
+    """The author's name for git commits of the turn; empty for the sandbox's own."""
+    author_email: str = ""
+    """The author's address for git commits of the turn."""
     channel: str = "web:default"
-    """Where the prompt came from, `<surface>:<name>`."""
+    """Where the prompt came from, `<surface>:<name>`; each channel is a conversation of its own."""
+    steered: bool = False
+    """Whether the prompt was meant for an earlier turn, which ended before its runner said whether it took it."""
+
+
+class PromptSteered(Data, frozen=True, kw_only=True):
+    """A prompt is to go into the running turn; the runner acts on this and says `prompt_taken`."""
+
+    turn_id: str
+    """The running turn."""
+    prompt_id: str
+    """The prompt's id."""
+    content: str
+    """The prompt's text."""
+    attachments: list[Attachment] = []
+    """Files for the agent."""
+    author: str
+    """User id."""
 
 
 class TurnInterruptRequested(Data, frozen=True, kw_only=True):
-    """A person wants the running turn to stop; the runner acts on this."""
+    """The running turn is to stop; the runner acts on this."""
 
     turn_id: str
     """The turn's id, derived from the session and the prompt."""
     by: str
-    """User id."""
+    """User id; empty when it was not a person."""
+    reason: InterruptedBy = "person"
+    """A person wants it, the agent has been silent for too long, or a steering prompt was not taken."""
 
 
 class TurnInterrupted(Data, frozen=True, kw_only=True):
@@ -162,3 +275,150 @@ class SessionTerminated(Data, frozen=True, kw_only=True):
 
     by: str
     """User id."""
+
+
+class SessionRenamed(Data, frozen=True, kw_only=True):
+    """A person named the session; what the agent proposes no longer counts."""
+
+    title: str
+    """The title."""
+    by: str
+    """User id."""
+
+
+class PolicyChanged(Data, frozen=True, kw_only=True):
+    """How questions and permissions are treated from here on; the runner acts on this."""
+
+    policy: SessionPolicy
+    """The whole new policy."""
+    by: str
+    """User id."""
+
+
+class ParticipantAdded(Data, frozen=True, kw_only=True):
+    """Somebody may take part in the session, or has another role now."""
+
+    user: str
+    """User id."""
+    role: Role
+    """What they may do: viewers read, collaborators also prompt, answer and steer."""
+    by: str
+    """User id of who let them in; their own when they came by a link."""
+    link_id: str | None = None
+    """The share link they came by."""
+
+
+class ParticipantRemoved(Data, frozen=True, kw_only=True):
+    """Somebody may no longer take part in the session."""
+
+    user: str
+    """User id."""
+    by: str
+    """User id."""
+
+
+class ShareLinkCreated(Data, frozen=True, kw_only=True):
+    """Whoever has the link's token may join the session."""
+
+    link_id: str
+    """The link's id; the token itself is shown once and stored nowhere."""
+    token_sha256: str
+    """Of the token, hexadecimal."""
+    role: Role
+    """The role of those who come by it."""
+    expires_ms: int | None = None
+    """Until when it can be used, milliseconds since 1970; none for as long as it is not revoked."""
+    by: str
+    """User id."""
+
+
+class ShareLinkRevoked(Data, frozen=True, kw_only=True):
+    """The link is void, and who came by it may no longer take part."""
+
+    link_id: str
+    """The link's id."""
+    by: str
+    """User id."""
+
+
+class CommandRequested(Data, frozen=True, kw_only=True):
+    """Something is to be done in the sandbox between turns; the runner acts on this and says `command_completed`."""
+
+    request_id: str
+    """Made by whoever asked."""
+    command: CommandName
+    """What is to be done."""
+    message_id: str | None = None
+    """For `revert`: the message to go back to; it and all after it are taken back, files too."""
+    turn_id: str | None = None
+    """For `revert`: the turn whose prompt the message is, where it is a person's."""
+    channel: str = "web:default"
+    """The conversation it is about."""
+    by: str
+    """User id."""
+    due_ms: int
+    """When it has timed out, milliseconds since 1970."""
+
+
+class CommandTimedOut(Data, frozen=True, kw_only=True):
+    """A command got no result in time, or its session ended before."""
+
+    request_id: str
+    """The command's id."""
+    detail: str
+    """What was waited for, and what can be done."""
+
+
+class SessionImported(Data, frozen=True, kw_only=True):
+    """A session was made from another one's events: an import, or a fork. The first event of such a session."""
+
+    owner: str
+    """User id."""
+    title: str = ""
+    """Its title."""
+    repo: str | None = None
+    """Git URL or absolute host path; none for an empty workspace."""
+    branch: str | None = None
+    """Branch, none for the repository's default."""
+    model: str
+    """Default model as `provider/model`."""
+    policy: SessionPolicy = SessionPolicy()
+    """How its questions and permissions are treated."""
+    source_session: str
+    """The session the events are of."""
+    source_seq: int
+    """Events of the source up to this sequence were taken over."""
+    message_id: str | None = None
+    """For a fork at a message: which."""
+    forked: bool = False
+    """Whether it is a fork within this installation, or an import."""
+    work: WorkRef | None = None
+    """The files and the agent's conversation to start from, where they were saved."""
+    idempotency_key: str | None = None
+    """The client's `Idempotency-Key`, where it sent one."""
+
+
+class EventImported(Data, frozen=True, kw_only=True):
+    """An event of the source of an import, kept as it was. It tells what happened there and decides nothing here."""
+
+    type: str
+    """Its type, e.g. `agent.message_completed`."""
+    version: int
+    """Version of its data's shape."""
+    time: str
+    """When it happened, RFC 3339."""
+    source_seq: int
+    """Its sequence in the source."""
+    turn: str | None = None
+    """The turn it belongs to, where one does."""
+    epoch: int | None = None
+    """The runner's epoch, on events of a runner."""
+    data: dict[str, object]
+    """What happened."""
+
+
+class ImportCompleted(Data, frozen=True, kw_only=True):
+    """All events of the source are here; the session takes prompts."""
+
+    events: int
+    """How many were taken over."""

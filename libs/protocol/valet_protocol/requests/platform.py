@@ -1,0 +1,63 @@
+"""Requests between the services, and from a sandbox."""
+
+from typing import ClassVar, Literal
+
+from valet_protocol.events.agent import WorkRef
+from valet_protocol.events.facts import SessionPolicy
+from valet_protocol.requests.base import Reply, Request
+
+
+class AttachRunner(Request, frozen=True, kw_only=True):
+    """A runner of some epoch takes its session over. Reply: `Attached`; refused with `replaced` when stale."""
+
+    method: ClassVar[str] = "attach_runner"
+    session_id: str
+    epoch: int
+    runner_version: str
+    opencode_version: str | None = None
+
+
+class Attached(Reply, frozen=True, kw_only=True):
+    """The runner holds the session from this sequence on."""
+
+    seq: int
+    base_commit: str | None = None
+    """Base commit of the session if an earlier runner has found one."""
+    policy: SessionPolicy = SessionPolicy()
+    """How the session treats permissions now; told to OpenCode."""
+    work: WorkRef | None = None
+    """The latest saved work: put back where the workspace is new."""
+    active_turn: str | None = None
+    """A turn dispatched but never started, which will be delivered again."""
+
+
+class Authenticate(Request, frozen=True, kw_only=True):
+    """Who has this bearer token? Goes to `subjects.service("api", …)`. Reply: `Identity`."""
+
+    method: ClassVar[str] = "authenticate"
+    token: str
+
+
+class HandOver(Request, frozen=True, kw_only=True):
+    """An accepted client connection, authenticated by api, passed to event-bus together with its socket.
+
+    Sent over a unix socket (SCM_RIGHTS), not over NATS. The event bus writes the response head itself.
+    """
+
+    method: ClassVar[str] = "hand_over"
+    kind: Literal["sse", "ws"]
+    user: str
+    session_id: str | None = None
+    """For SSE."""
+    after: int = 0
+    """For SSE: the last sequence the client has."""
+    ws_key: str | None = None
+    """For WebSocket: `Sec-WebSocket-Key` of the request."""
+
+
+class Identity(Reply, frozen=True, kw_only=True):
+    """Who a token belongs to."""
+
+    user: str
+    name: str
+    admin: bool

@@ -1,0 +1,290 @@
+"""Replies of the session ledger: what commands and reads give back."""
+
+from typing import Literal
+
+import msgspec
+
+from valet_protocol.events.agent import AgentError, FileChange, Finding, Question, TodoItem, Tokens, WorkRef
+from valet_protocol.events.facts import Attachment, CommandName, PromptKind, PromptMode, Role, SessionPolicy
+from valet_protocol.requests.base import Reply, SessionStatus
+
+
+class Done(Reply, frozen=True, kw_only=True):
+    """A command took effect at this sequence."""
+
+    seq: int
+
+
+class Accepted(Reply, frozen=True, kw_only=True):
+    """A prompt is in the log."""
+
+    prompt_id: str
+    seq: int
+    status: Literal["queued", "dispatched", "done"]
+
+
+class QuestionView(Reply, frozen=True, kw_only=True):
+    """A question or permission and its answer."""
+
+    question_id: str
+    kind: Literal["question", "permission"]
+    status: Literal["open", "answered", "dropped"]
+    questions: list[Question]
+    due_at: str | None
+    """When its default is given, RFC 3339."""
+    answers: list[list[str]] | None = None
+    answered_by: str | None = None
+    seq: int
+
+
+class PromptView(Reply, frozen=True, kw_only=True):
+    """A prompt and what became of it."""
+
+    prompt_id: str
+    content: str
+    author: str
+    mode: PromptMode
+    kind: PromptKind = "prompt"
+    channel: str = "web:default"
+    model: str = ""
+    attachments: list[Attachment] = []
+    status: Literal["queued", "steering", "dispatched", "done", "withdrawn", "dropped"] = "queued"
+    """Waits; is being handed to the running turn; has a turn that runs; has a turn that ended, however it ended; was
+    taken back; or its session ended before it had a turn."""
+    turn_id: str | None = None
+    """Its turn, once it has one: several prompts may share one."""
+    seq: int
+    """Sequence of the event that accepted it; stable, so it is the paging cursor."""
+
+
+class PromptPage(Reply, frozen=True, kw_only=True):
+    """A page of prompts."""
+
+    items: list[PromptView]
+    next: int | None
+    """Pass as `after` for the next page; none at the end."""
+
+
+class TurnView(Reply, frozen=True, kw_only=True):
+    """A turn: a prompt and what the agent made of it."""
+
+    turn_id: str
+    prompt_id: str
+    status: Literal["dispatched", "running", "completed", "failed", "interrupted"]
+    error: AgentError | None
+    cost: float
+    tokens: Tokens
+    started_at: str | None
+    ended_at: str | None
+    first_token_ms: int | None
+    kind: PromptKind = "prompt"
+    channel: str = "web:default"
+    prompt_ids: list[str] = []
+    """All prompts of the turn: collected ones, and those that were steered into it."""
+    models: list[str] = []
+    """The models that had it, in order; more than one where one could not answer."""
+    seq: int
+
+
+class TurnPage(Reply, frozen=True, kw_only=True):
+    """A page of turns."""
+
+    items: list[TurnView]
+    next: int | None
+    """Pass as `after` for the next page; none at the end."""
+
+
+class SessionView(Reply, frozen=True, kw_only=True):
+    """A session as people see it."""
+
+    id: str
+    status: SessionStatus
+    status_detail: str
+    """Why, where the status needs an explanation (a failure, a loss)."""
+    owner: str
+    title: str
+    repo: str | None
+    branch: str | None
+    model: str
+    created_at: str
+    updated_at: str
+    epoch: int
+    cost: float
+    tokens: Tokens
+    turns: int
+    """Turns so far."""
+    active_turn: TurnView | None = None
+    last_turn: TurnView | None = None
+    queued: list[PromptView] = []
+    questions: list[QuestionView] = []
+    """Open ones."""
+    todos: list[TodoItem] = []
+    commands: list["CommandView"] = []
+    """Requested and without a result."""
+    policy: SessionPolicy = SessionPolicy()
+    role: Role = "owner"
+    """The role of whoever asks."""
+    source_session: str | None = None
+    """The session it was forked or imported from."""
+    work: WorkRef | None = None
+    """The latest saved work."""
+    seq: int
+    """Sequence of the last event in this view."""
+
+
+class SessionPage(Reply, frozen=True, kw_only=True):
+    """A page of sessions."""
+
+    items: list[SessionView]
+    next: str | None
+    """Pass as `before` for the next page; none at the end."""
+
+
+class PartView(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """A part of a message: text, reasoning or a tool call."""
+
+    part_id: str
+    kind: Literal["text", "reasoning", "tool"]
+    text: str | None = None
+    tool: str | None = None
+    call_id: str | None = None
+    status: str | None = None
+    input: dict[str, object] | None = None
+    output: str | None = None
+    title: str | None = None
+    error: str | None = None
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    seq: int
+
+
+class MessageView(Reply, frozen=True, kw_only=True):
+    """A message of the conversation."""
+
+    id: str
+    role: Literal["user", "assistant"]
+    turn_id: str | None
+    author: str | None
+    """User id for a person's message."""
+    text: str
+    parts: list[PartView]
+    finish: str | None
+    model: str | None
+    cost: float
+    tokens: Tokens
+    error: AgentError | None
+    parent_session: str | None
+    complete: bool
+    channel: str = "web:default"
+    """The conversation it belongs to."""
+    attachments: list[Attachment] = []
+    """Of a person's message."""
+    reverted: bool = False
+    """Whether the conversation was taken back to before it."""
+    created_at: str
+    seq: int
+    """Sequence of the event that began the message; stable, so it is the paging cursor."""
+
+
+class MessagePage(Reply, frozen=True, kw_only=True):
+    """A page of messages."""
+
+    items: list[MessageView]
+    next: int | None
+    """Pass as `after` for the next page; none at the end."""
+
+
+class DiffView(Reply, frozen=True, kw_only=True):
+    """What the session changed."""
+
+    base_commit: str | None
+    head_commit: str | None
+    branch: str | None
+    files: list[FileChange]
+    patch: str
+    truncated: bool
+    seq: int
+
+
+class ArchivedEvent(Reply, frozen=True, kw_only=True):
+    """One stored event."""
+
+    seq: int
+    event: msgspec.Raw
+
+
+class ArchivePage(Reply, frozen=True, kw_only=True):
+    """Archived events in order."""
+
+    items: list[ArchivedEvent]
+    complete: bool
+    """Whether the range is exhausted."""
+
+
+class CommandView(Reply, frozen=True, kw_only=True):
+    """A command and its result."""
+
+    request_id: str
+    command: CommandName
+    status: Literal["requested", "completed", "failed", "timed_out"]
+    result: dict[str, object] = {}
+    error: str | None = None
+    """Why it failed or timed out."""
+    due_at: str
+    """When it has timed out, RFC 3339."""
+    seq: int
+
+
+class ReviewView(Reply, frozen=True, kw_only=True):
+    """A review of the session's changes."""
+
+    turn_id: str
+    summary: str
+    findings: list[Finding]
+    seq: int
+
+
+class ParticipantView(Reply, frozen=True, kw_only=True):
+    """Somebody who takes part."""
+
+    user: str
+    role: Role
+    link_id: str | None = None
+
+
+class ShareLinkView(Reply, frozen=True, kw_only=True):
+    """A link by which people may join."""
+
+    link_id: str
+    role: Role
+    expires_at: str | None
+    created_by: str
+
+
+class ParticipantList(Reply, frozen=True, kw_only=True):
+    """Who takes part. The owner is the first."""
+
+    participants: list[ParticipantView]
+    links: list[ShareLinkView] = []
+    """Valid ones; for owners."""
+
+
+class StateView(Reply, frozen=True, kw_only=True):
+    """A session as it was."""
+
+    at: int
+    """Sequence of the last event that is in it."""
+    session: SessionView
+    messages: list[MessageView]
+    next: int | None
+    """Pass as `after` for more messages; none at the end."""
+    diff: DiffView
+
+
+class ForkPlan(Reply, frozen=True, kw_only=True):
+    """What a fork would start from."""
+
+    at: int
+    """Sequence of the source's last event that is taken over."""
+    work: WorkRef | None
+    """The files and the agent's conversation as they were; none where no turn had ended by then."""
