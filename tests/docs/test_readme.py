@@ -122,6 +122,8 @@ def test_the_commands_of_everyday_use(clone: Path, newcomer: dict[str, str], mod
             stdout=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            # as at a terminal, also where the tests themselves run in the background with SIGINT ignored
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert follow.stdout
         seen = ""
