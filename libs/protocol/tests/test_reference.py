@@ -34,7 +34,9 @@ def test_check_names_what_is_stale_and_fails(tmp_path: Path, monkeypatch: pytest
     assert caught.value.code == 1
 
 
-@pytest.mark.parametrize("struct", {line.data for line in EVENTS} | {Envelope}, ids=lambda struct: struct.__name__)
+@pytest.mark.parametrize(
+    "struct", [*dict.fromkeys(line.data for line in EVENTS), Envelope], ids=lambda struct: struct.__name__
+)
 def test_every_event_and_every_field_says_what_it_means(struct: type[msgspec.Struct]) -> None:
     todo = [struct]
     while todo:
