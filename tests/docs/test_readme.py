@@ -34,6 +34,8 @@ HERE = {
     "uv run valet sessions",
     "uv run valet show ID",
     "uv run valet follow ID --after 0",
+    'uv run valet send ID "Now write down in the README what you found."',
+    "uv run valet share ID --link",
     "uv run valet down",
 }
 
@@ -133,6 +135,12 @@ def test_the_commands_of_everyday_use(clone: Path, newcomer: dict[str, str], mod
             seen += line
         os.killpg(follow.pid, signal.SIGINT)
         follow.wait(limits.STOP)
+        sent = shell(f'uv run valet send {ident[0]} "say thanks"', clone, newcomer, limits.REQUEST)
+        assert sent.returncode == 0, sent.stderr
+        assert "queued" in sent.stdout or "dispatched" in sent.stdout
+        shared = shell(f"uv run valet share {ident[0]} --link", clone, newcomer, limits.REQUEST)
+        assert shared.returncode == 0, shared.stderr
+        assert "/join#" in shared.stdout
         doctor = shell("uv run valet doctor", clone, newcomer, limits.REQUEST)
         assert "OpenCode" in doctor.stdout
         down = shell("uv run valet down", clone, newcomer, limits.STOP)

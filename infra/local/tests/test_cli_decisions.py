@@ -52,6 +52,24 @@ def test_each_end_has_its_exit_status_and_words(data: Data, status: int, words: 
     assert (over.exit_code, over.words) == (status, words)
 
 
+def test_a_prompt_that_shares_its_turn_ends_with_it():
+    collected = facts.TurnDispatched(
+        turn_id="T", prompt_id="A", prompt_ids=["A", "P"], content="x", model="p/m", author="u"
+    )
+    ended = agent.TurnEnded(turn_id="T", status="completed")
+    steered = agent.PromptTaken(turn_id="T", prompt_id="P", outcome="delivered")
+    missed = agent.PromptTaken(turn_id="T", prompt_id="P", outcome="missed")
+    assert went(collected, ended) is not None
+    assert went(steered, ended) is not None
+    assert went(missed, ended) is None
+
+
+def test_a_prompt_that_was_taken_back_is_waited_for_no_more():
+    over = went(facts.PromptWithdrawn(prompt_id="P", by="u"))
+    assert over is not None
+    assert over.exit_code == 130
+
+
 def asked(*, multiple: bool = False, custom: bool = True) -> asking.Asking:
     options = [agent.QuestionOption(label="Red"), agent.QuestionOption(label="Blue")]
     question = agent.Question(question="Which?", options=options, multiple=multiple, custom=custom)

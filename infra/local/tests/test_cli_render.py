@@ -1,9 +1,11 @@
 """The transcript: what is written for a sequence of events."""
 
+import json
 from typing import Any
 
 from valet_local.cli.pieces import Piece
-from valet_local.cli.render import Transcript, render, synced
+from valet_local.cli.render import render, synced
+from valet_local.cli.transcript import Transcript
 from valet_local.client.follow import Entry
 from valet_local.client.testing import entry, event
 from valet_protocol.codec import decode_data, decode_envelope, encode
@@ -178,3 +180,100 @@ def test_a_sub_agents_text_is_one_line_aside_the_main_one():
     helper = agent.MessageCreated(message_id="h", parent_session="ses_1")
     shown = written(helper, text(0, "look", "p9", message="h"), whole("looked\naround", "p9", message="h"))
     assert shown == "↳ looked around\n"
+
+
+# -- prompts, other models, commands, reviews --------------------------------------------------------------
+
+
+def accepted(**more: Any) -> facts.PromptAccepted:
+    return facts.PromptAccepted(**{"prompt_id": "P", "content": "do it", "author": "u", "model": "p/m", **more})
+
+
+def test_a_prompt_says_what_it_is_and_what_comes_with_it():
+    file = facts.Attachment(attachment_id="A", name="a.png", mime="image/png", bytes=1500, sha256="0")
+    assert written(accepted(kind="shell", content="git log")) == "$ git log\n"
+    assert written(accepted(kind="review", content="")) == "> Review what was changed.\n"
+    assert written(accepted(attachments=[file], mode="steer", channel="slack:C1")).splitlines() == [
+        "> do it",
+        "  with a.png (1,500 bytes)",
+        "  goes into the running turn, in slack:C1",
+    ]
+
+
+def test_a_steered_prompt_shows_where_it_goes_and_whether_the_agent_has_it():
+    steered = facts.PromptSteered(turn_id="T", prompt_id="P", content="not the API", author="u")
+    taken = agent.PromptTaken(turn_id="T", prompt_id="P", outcome="delivered")
+    assert written(steered, taken).splitlines() == ["↪ into the running turn: not the API", "↪ the agent has it"]
+    missed = agent.PromptTaken(turn_id="T", prompt_id="P", outcome="missed")
+    assert "a turn of its own" in written(steered, missed)
+
+
+def test_another_model_is_named_with_why():
+    error = agent.AgentError(name="APIError", message="overloaded", status=529)
+    switched = agent.ModelSwitched(turn_id="T", from_model="p/a", to_model="q/b", error=error)
+    assert written(switched) == "⇄ p/a could not answer: overloaded\n  q/b goes on\n"
+
+
+def test_a_review_is_a_table_whose_columns_stand_under_each_other():
+    findings = [
+        agent.Finding(file="src/long_name.py", line=120, severity="critical", text="Loses data.\nAlways."),
+        agent.Finding(file="", severity="info", text="No tests."),
+    ]
+    review = agent.ReviewCompleted(turn_id="T", summary="Two things.", findings=findings)
+    assert written(review).splitlines() == [
+        "Two things.",
+        "critical  src/long_name.py:120  Loses data.",
+        "                                Always.",
+        "info      –                     No tests.",
+    ]
+    assert "No findings." in written(agent.ReviewCompleted(turn_id="T", summary="Fine.", findings=[]))
+
+
+def test_going_back_and_forth_is_said_with_the_files():
+    changed = agent.FileChange(path="a.py", status="modified", additions=2, deletions=1)
+    back = agent.ConversationReverted(message_id="msg_1", files=[changed])
+    assert written(back).splitlines() == ["↶ taken back  everything from message msg_1 on", "  a.py  +2 −1"]
+    assert written(agent.ConversationUnreverted()) == "↷ what was taken back counts again\n"
+
+
+def test_a_command_shows_its_result_or_why_there_is_none():
+    asked = facts.CommandRequested(request_id="r", command="list_commands", by="u", due_ms=0)
+    commands = [{"name": "init", "description": "Write AGENTS.md"}]
+    done = agent.CommandCompleted(request_id="r", result={"commands": commands})
+    assert written(asked, done) == "/init  Write AGENTS.md\n"
+    failed = agent.CommandCompleted(request_id="r", error="not now")
+    assert written(asked, failed) == "✗ list_commands: not now\n"
+    assert written(asked, facts.CommandTimedOut(request_id="r", detail="no runner")) == "✗ list_commands: no runner\n"
+    assert written(asked, agent.CommandCompleted(request_id="r", result={"commands": 7})) == ""
+
+
+def test_what_was_taken_over_from_another_session_is_shown_as_it_was_there():
+    imported = facts.SessionImported(owner="u", model="p/m", source_session="S", source_seq=9, forked=True)
+
+    def event_of(data: Data) -> facts.EventImported:
+        fields = stored(data)
+        return facts.EventImported(
+            type=fields.envelope.type, version=fields.envelope.dataversion, time=fields.envelope.time, source_seq=1,
+            data=json.loads(bytes(fields.envelope.data)),
+        )  # fmt: skip
+
+    lost = facts.SandboxRequested(epoch=1, reason="created", model="p/m", boot_deadline_ms=0)
+    shown = pieces(imported, event_of(accepted()), event_of(lost), event_of(whole("Done.")))
+    assert not [piece for piece in shown if piece.aside]
+    text = "".join(span.text for piece in shown for span in piece.spans)
+    assert text.splitlines() == ["a fork of S · p/m", "", "> do it", "", "Done."]
+    strange = facts.EventImported(type="agent.turn_ended", version=1, time="", source_seq=1, data={"no": "such"})
+    assert written(strange) == ""
+
+
+def test_news_of_people_and_watchdogs_is_beside_the_transcript():
+    news = (
+        facts.ParticipantAdded(user="u2", role="viewer", by="u"),
+        facts.ShareLinkRevoked(link_id="L", by="u"),
+        facts.TurnInterruptRequested(turn_id="T", by="", reason="silent"),
+        facts.PromptWithdrawn(prompt_id="P", by="u"),
+        agent.WorkSaved(turn_id="T", work=agent.WorkRef(object="o", bytes=1, sha256="0"), left_out=["big.bin"]),
+    )
+    assert [piece.aside for piece in pieces(*news)] == [True] * len(news)
+    saved = agent.WorkSaved(turn_id="T", work=agent.WorkRef(object="o", bytes=1, sha256="0"))
+    assert pieces(saved) == []

@@ -3,6 +3,7 @@
 import signal
 from pathlib import Path
 
+import msgspec
 from valet_local import plan
 
 FACTS = plan.Facts(
@@ -57,6 +58,14 @@ def test_only_those_who_call_models_get_the_keys() -> None:
     }
 
 
+def test_only_those_who_store_objects_get_the_object_stores_keys() -> None:
+    facts = msgspec.structs.replace(FACTS, object_variables=frozenset({"S3_SECRET"}))
+    specs = plan.build(facts, {**INHERITED, "S3_SECRET": "s3-secret"}, plan.SERVICE_MODULES)
+    told = {spec.name for spec in specs if spec.environment.get("S3_SECRET") == "s3-secret"}
+    assert told == {"api", "portal"}
+    assert {spec.environment.get("S3_SECRET") for spec in specs if spec.rank == "service"} == {"set", "s3-secret"}
+
+
 def test_a_key_that_is_not_set_is_not_said_to_be() -> None:
     inherited = {**INHERITED, "ANTHROPIC_API_KEY": ""}
     assert plan.service_environment(FACTS, inherited, "api")["ANTHROPIC_API_KEY"] == ""
@@ -70,6 +79,6 @@ def test_variables_of_an_outer_platform_do_not_leak_in() -> None:
 
 def test_each_service_has_its_own_credentials_and_only_api_the_token() -> None:
     specs = _by_name()
-    assert specs["event-bus"].environment["VALET_NATS_CREDS"] == "/d/keys/creds/event-bus.creds"
-    assert "VALET_NATS_CREDS" not in specs["portal"].environment
+    for name, _ in plan.SERVICE_MODULES:
+        assert specs[name].environment["VALET_NATS_CREDS"] == f"/d/keys/creds/{name}.creds"
     assert [name for name, spec in specs.items() if "VALET_ADMIN_TOKEN_FILE" in spec.environment] == ["api"]

@@ -1,6 +1,7 @@
 """Claims about the embedded servers: real NATS with its permissions, real PostgreSQL through crashes."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,8 @@ from valet_local.errors import NatsTooOld, ToolMissing
 from valet_local.layout import Layout, layout, prepare
 from valet_protocol import subjects
 from valet_service import credentials
+from valet_service.jetstream_objects import STREAM, JetStreamObjects
+from valet_service.log_reader import LogReader
 
 SESSION = "01JABCDEFGHJKMNPQRSTVWXYZ0"
 OTHER = "01JZZZZZZZZZZZZZZZZZZZZZZZ"
@@ -96,6 +99,8 @@ async def connect(places: Layout, broker: nats.NatsServer) -> AsyncIterator[obje
                 credentials.creds(account, "runner", permissions, entropy=os.urandom(32), now=int(time.time()))
             )
             inbox = subjects.runner_inbox(SESSION)
+        elif name == "portal":
+            inbox = credentials.PORTAL_INBOX
         opened.append(await Connection().open(broker.url, creds, inbox))
         return opened[-1]
 
@@ -222,6 +227,82 @@ async def test_a_subscriber_reads_the_log_and_cannot_drop_it(connect) -> None:
     assert message.data == b"hello"
     with pytest.raises((NatsTimeout, NoRespondersError)):
         await subscriber.client.request(f"$JS.API.STREAM.PURGE.{subjects.STREAM}", b"", timeout=0.5)
+
+
+async def test_the_portal_stores_objects_learns_epochs_and_does_nothing_else(connect) -> None:
+    ledger, portal = await connect("session-ledger"), await connect("portal")
+    await _stream(ledger)
+    await ledger.client.jetstream().publish(subjects.event(OTHER, "fact", "sandbox_requested"), b"epoch")
+    store = JetStreamObjects(portal.client)
+    await store.put("sessions/x/work/y", _once(b"work"), limit=10)
+    assert [chunk async for chunk in store.get("sessions/x/work/y")] == [b"work"]
+    await store.delete("sessions/x/work/y")
+    requested = [subjects.every("fact", "sandbox_requested")]
+    async with LogReader(portal.client, requested, start=1, latest=True, removes=False) as reader:
+        (entry,) = await asyncio.wait_for(reader.batch(1), 5)
+        assert entry.payload == b"epoch"
+    assert portal.refusals == []
+    for subject in (
+        *(f"session.1.{OTHER}.{source}.something" for source in ("fact", "agent", "sandbox", "delta")),
+        subjects.ledger_command(OTHER, "prompt"),
+        subjects.sandbox_request(OTHER, "ask"),
+        f"live.{OTHER}.typing",
+        "rpc.sandbox.terminate",
+        "platform.user.x",
+        f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.x",
+        f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.x.{subjects.every('fact', 'prompt_accepted')}",
+        f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.x.{subjects.EVERYTHING}",
+        f"$JS.API.CONSUMER.DELETE.{subjects.STREAM}.{subjects.runner_consumer(OTHER)}",
+        f"$JS.API.CONSUMER.MSG.NEXT.{subjects.STREAM}.{subjects.runner_consumer(OTHER)}",
+        f"$JS.API.STREAM.MSG.GET.{subjects.STREAM}",
+        f"$JS.API.DIRECT.GET.{subjects.STREAM}",
+        f"$JS.API.STREAM.PURGE.{subjects.STREAM}",
+        f"$JS.API.STREAM.CREATE.{subjects.STREAM}",
+        f"$JS.API.STREAM.DELETE.{STREAM}",
+        f"$JS.API.STREAM.UPDATE.{STREAM}",
+        f"$JS.ACK.{subjects.STREAM}.{subjects.runner_consumer(OTHER)}.1.1.1.1.1",
+        "$O.OTHER.M.x",
+    ):
+        assert not await portal.may_publish(subject), subject
+    for subject in ("session.>", subjects.session(OTHER), "_INBOX.>", "rpc.>", ">", "$SYS.>"):
+        assert not await portal.may_subscribe(subject), subject
+
+
+async def test_a_consumer_of_the_portal_cannot_be_given_another_filter_than_it_names(connect) -> None:
+    ledger, portal = await connect("session-ledger"), await connect("portal")
+    await _stream(ledger)
+    named = subjects.every("fact", "sandbox_requested")
+    for config in ({"filter_subject": subjects.EVERYTHING}, {"filter_subjects": [named, subjects.EVERYTHING]}, {}):
+        wanted = {"name": "x", "deliver_subject": f"{credentials.PORTAL_INBOX}.x", "ack_policy": "none", **config}
+        answer = await portal.client.request(
+            f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.x.{named}",
+            json.dumps({"stream_name": subjects.STREAM, "config": wanted}).encode(),
+            timeout=5,
+        )
+        assert "error" in json.loads(answer.data), config
+
+
+async def test_the_api_stores_objects_and_cannot_purge_the_log(connect) -> None:
+    ledger, api = await connect("session-ledger"), await connect("api")
+    await _stream(ledger)
+    store = JetStreamObjects(api.client)
+    await store.put("sessions/x/attachments/y", _once(b"file"), limit=10)
+    await store.put("sessions/x/attachments/y", _once(b"other"), limit=10)
+    await store.copy("sessions/x/attachments/y", "sessions/z/work/fork")
+    assert await store.list("sessions/x/") == ("sessions/x/attachments/y",)
+    await store.delete("sessions/x/attachments/y")
+    assert api.refusals == []
+    assert not await api.may_publish(f"$JS.API.STREAM.PURGE.{subjects.STREAM}")
+
+
+@pytest.mark.parametrize("name", ["session-ledger", "sandbox-controller", "event-bus", "subscriber", "runner"])
+async def test_nobody_else_writes_objects(connect, name: str) -> None:
+    connection = await connect(name)
+    assert not await connection.may_publish("$O.VALET.M.x")
+
+
+async def _once(content: bytes) -> AsyncIterator[bytes]:
+    yield content
 
 
 def test_the_port_of_the_broker_stays_the_same(places: Layout, broker: nats.NatsServer) -> None:

@@ -85,6 +85,7 @@ def assemble(places: Layout, options: Options, journal: Journal) -> Assembly:
         log_level=options.log_level,
         programs=programs.environment(),
         key_variables=config.key_variables(configuration.config),
+        object_variables=config.object_variables(configuration.config),
     )
     state = State(
         url=f"http://{_in_url(options.host)}:{port}",

@@ -55,3 +55,8 @@ def key_variables(config: ValetConfig) -> frozenset[str]:
     """Every environment variable that may hold a model provider's key."""
     usual = {variable for _, variables in config_file.ENVIRONMENT_PROVIDERS for variable in variables}
     return frozenset(usual | {p.api_key_env for p in config.providers if p.api_key_env})
+
+
+def object_variables(config: ValetConfig) -> frozenset[str]:
+    """Every environment variable that holds a key of the object store."""
+    return frozenset(name for name in (config.objects.access_key_env, config.objects.secret_key_env) if name)

@@ -1,8 +1,9 @@
 """What a service's container starts: `python -m valet_local.container SERVICE`.
 
 It becomes the service (same process, so that signals reach it) after three things that `valet up` does elsewhere:
-keys of model providers are hidden from services that do not call models, a wrong `valet.toml` is refused with its
-line, and the service's READY=1 is turned into a file, which is what the container's health check looks at.
+keys of model providers and of the object store are hidden from services that do not call them, a wrong `valet.toml` is
+refused with its line, and the service's READY=1 is turned into a file, which is what the container's health check looks
+at.
 """
 
 import os
@@ -36,7 +37,7 @@ def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> N
         found = config.load(Path(environment["VALET_DATA_DIR"]), environment=environment)
     except ConfigError as error:
         raise SystemExit(f"error: {error}") from None
-    own = masked(environment, config.key_variables(found.config), service)
+    own = masked(environment, config.key_variables(found.config), config.object_variables(found.config), service)
     note_readiness(READY, _CHANNEL)
     os.execve(sys.executable, [sys.executable, "-m", modules[service]], {**own, "NOTIFY_SOCKET": _CHANNEL})
 

@@ -30,10 +30,10 @@ DOWN_TIMEOUT = 15.0
 BACKOFF_FIRST = 0.1
 """Wait before the first restart of a process that died: most deaths are single."""
 
-BACKOFF_LONGEST = 5.0
-"""Wait no longer than this between restarts: recovery is promised within five seconds."""
+BACKOFF_LONGEST = 3.0
+"""Wait no longer than this between restarts: recovery is promised within five seconds, and starting takes one or two."""
 
-BACKOFF_RESET_AFTER = 30.0
+BACKOFF_RESET_AFTER = 10.0
 """A process that was up this long has recovered: its next death counts as its first."""
 
 START_ATTEMPTS = 4

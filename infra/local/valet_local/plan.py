@@ -19,9 +19,11 @@ SERVICE_MODULES: tuple[tuple[str, str], ...] = (
 )
 """Service → the module that `python -m` runs."""
 
-_WITH_CREDENTIALS = ("session-ledger", "sandbox-controller", "event-bus", "api")
 _CALL_MODELS = ("sandbox-controller", "portal")
 """Services that speak to model providers, and so need their keys."""
+
+_STORE_OBJECTS = ("portal", "api")
+"""Services that speak to the object store, and so need its keys where it is not the broker."""
 
 _SERVER_ENVIRONMENT = ("PATH", "HOME", "TMPDIR", "LD_LIBRARY_PATH")
 """What NATS and PostgreSQL get of our environment; they need none of its secrets."""
@@ -65,6 +67,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """`VALET_<NAME>_BIN` variables: opencode, bwrap, rg, git."""
     key_variables: frozenset[str]
     """Environment variables that hold model providers' keys."""
+    object_variables: frozenset[str] = frozenset()
+    """Environment variables that hold the object store's keys."""
 
 
 def build(facts: Facts, inherited: Mapping[str, str], modules: Iterable[tuple[str, str]]) -> tuple[ProcessSpec, ...]:
@@ -99,11 +103,12 @@ def service_environment(facts: Facts, inherited: Mapping[str, str], service: str
     """The environment of one service."""
     environment = {
         name: value
-        for name, value in masked(inherited, facts.key_variables, service).items()
+        for name, value in masked(inherited, facts.key_variables, facts.object_variables, service).items()
         if not name.startswith("VALET_") and name != "NOTIFY_SOCKET"
     }
     environment |= {
         "VALET_NATS_URL": facts.nats_url,
+        "VALET_NATS_CREDS": str(facts.creds_dir / f"{service}.creds"),
         "VALET_DATABASE_URL": facts.database_url,
         "VALET_DATA_DIR": str(facts.data_dir),
         "VALET_RUN_DIR": str(facts.run_dir),
@@ -116,8 +121,6 @@ def service_environment(facts: Facts, inherited: Mapping[str, str], service: str
         "MALLOC_ARENA_MAX": "2",
         **facts.programs,
     }
-    if service in _WITH_CREDENTIALS:
-        environment["VALET_NATS_CREDS"] = str(facts.creds_dir / f"{service}.creds")
     if facts.config is not None:
         environment["VALET_CONFIG"] = str(facts.config)
     if facts.isolation is not None:
@@ -127,10 +130,16 @@ def service_environment(facts: Facts, inherited: Mapping[str, str], service: str
     return environment
 
 
-def masked(environment: Mapping[str, str], key_variables: frozenset[str], service: str) -> dict[str, str]:
-    """An environment in which only a service that calls models sees the models' keys.
+def masked(
+    environment: Mapping[str, str], models: frozenset[str], objects: frozenset[str], service: str
+) -> dict[str, str]:
+    """An environment in which only a service that calls models sees the models' keys, and only one that stores
+    objects the object store's. Both are names of variables.
 
     Others may ask whether a key is there; what it is, only those who use it need to know.
     """
-    hidden = frozenset[str]() if service in _CALL_MODELS else key_variables
+    seen = (models if service in _CALL_MODELS else frozenset()) | (
+        objects if service in _STORE_OBJECTS else frozenset()
+    )
+    hidden = (models | objects) - seen
     return {name: "set" if name in hidden and value else value for name, value in environment.items()}

@@ -69,11 +69,27 @@ def test_an_empty_file_is_the_defaults() -> None:
             4,
             "unknown key 'inputs'",
         ),
+        ('[objects]\nstore = "disk"\n', 2, "disk"),
+        (
+            '[objects]\nbuckets = "x"\n',
+            2,
+            "known here: access_key_env, bucket, endpoint, region, secret_key_env, store",
+        ),
+        ('[objects]\nbucket = "abc"\n', 2, 'objects.bucket is for store = "s3" only'),
+        ('\n[objects]\nstore = "s3"\n', 2, "objects needs bucket"),
+        ('[objects]\nstore = "s3"\nbucket = "A b"\n', 3, "small letters"),
+        ('[objects]\nstore = "s3"\nbucket = "abc"\nendpoint = "s3.example"\n', 4, "is not an http or https URL"),
+        ('[objects]\nstore = "s3"\nbucket = "abc"\naccess_key_env = "A"\n', 4, "needs secret_key_env as well"),
+        (
+            '[objects]\nstore = "s3"\nbucket = "abc"\naccess_key_env = "A"\nsecret_key_env = "s/e+c="\n',
+            5,
+            "NAME of an environment variable",
+        ),
         ("[providers.Anthropic]\n", 1, "small letters"),
         ('default_model = "big"\n', 1, "provider/model"),
         ('\ndefault_model = "a/b"\n', 2, "no [providers.a]"),
         ('default_model = "a/x"\n[providers.a]\nbase_url="http://h"\nmodels=["m"]\n', 1, "only m"),
-        ("nonsense = 1\n", 1, "known here: default_model, providers, sandbox"),
+        ("nonsense = 1\n", 1, "known here: default_model, objects, providers, sandbox"),
     ],
 )
 def test_a_wrong_file_is_refused_with_the_line_and_the_reason(text: str, line: int, words: str) -> None:

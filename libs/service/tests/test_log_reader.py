@@ -156,6 +156,36 @@ async def test_a_reader_may_be_there_before_the_log(server: BrokerProcess) -> No
     await nc.close()
 
 
+async def test_a_reader_of_the_latest_gets_the_last_of_every_subject_and_then_everything(
+    server: BrokerProcess, nc: Client
+) -> None:
+    for session in (ONE, OTHER):
+        await write(server, session, range(5))
+    await write(server, ONE, range(5, 8))
+    async with LogReader(nc, [subjects.every("agent", "written")], start=1, latest=True) as reader:
+        assert await read(reader, 2) == [4, 7]
+        await write(server, OTHER, range(5, 8))
+        assert await read(reader, 3) == [5, 6, 7]
+        server.kill()
+        server.start()
+        await write(server, ONE, range(8, 11))
+        assert await read(reader, 3) == [8, 9, 10]
+
+
+async def test_a_reader_of_the_latest_may_be_there_before_the_log(server: BrokerProcess) -> None:
+    nc = await server.connect()
+    reader = LogReader(nc, [subjects.every("agent", "written")], start=1, latest=True)
+    opening = asyncio.create_task(reader.__aenter__())
+    await broker.ensure_stream(nc)
+    await asyncio.wait_for(opening, 5)
+    server.kill()
+    server.start()
+    await write(server, ONE, range(2))
+    assert (await read(reader, 1))[-1] in (0, 1)
+    await reader.__aexit__()
+    await nc.close()
+
+
 async def test_a_closed_reader_leaves_no_consumer_behind(server: BrokerProcess, nc: Client) -> None:
     async with LogReader(nc, [subjects.session(ONE)], start=1):
         pass

@@ -117,6 +117,11 @@ async def request(nc: Client, subject: str, payload: bytes, *, timeout: float) -
         asking.cancel()
 
 
+def words(error: BaseException | None) -> str:
+    """What an error says; the name of one that says nothing, as nats-py's often do."""
+    return str(error) or type(error).__name__
+
+
 def stream_config(replicas: int = 1) -> StreamConfig:
     """The stream `SESSIONS`.
 

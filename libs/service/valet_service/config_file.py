@@ -2,42 +2,25 @@
 
 Pure: text and environment in, frozen structs or a `ConfigError` with the line out. Where the file is looked
 for is decided in `infra/local`; a service finds the file in force in `VALET_CONFIG`.
-
-ConfigError   the file cannot be used; says where (file, line) and why
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, cast
 from urllib.parse import urlsplit
 
 import msgspec
 
-from valet_service.toml_lines import line_of
+from valet_service.toml_reader import ConfigError as ConfigError
+from valet_service.toml_reader import Reader
 
-T = TypeVar("T")
-
-_UNKNOWN_FIELD = re.compile(r"unknown field `([^`]*)`")
-_PATH = re.compile(r"\s*- at `\$([^`]*)`")
 _PROVIDER_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Isolation = Literal["bwrap", "none"]
 Network = Literal["open", "none"]
-
-
-class ConfigError(Exception):
-    """A `valet.toml` that cannot be used."""
-
-    def __init__(self, path: str, line: int | None, reason: str) -> None:
-        where = f"{path}:{line}" if line else path
-        super().__init__(f"{where}: {reason}")
-        self.path = path
-        self.line = line
-        """Counted from 1; None when the whole file is meant."""
-        self.reason = reason
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -110,6 +93,22 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """How long a question of the agent waits for a person before its default is taken."""
 
 
+class Objects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where saved work and attachments are kept."""
+
+    store: Literal["jetstream", "s3"] = "jetstream"
+    """`jetstream`: beside the log, in the broker. `s3`: a server that speaks S3."""
+    bucket: str | None = None
+    """With `s3`: the bucket, which must be there."""
+    endpoint: str | None = None
+    """With `s3`: root of the server. None: Amazon's, of the region."""
+    region: str = "us-east-1"
+    access_key_env: str | None = None
+    """The environment variable that holds the key's id. None: the credentials the machine itself has (a role)."""
+    secret_key_env: str | None = None
+    """The environment variable that holds the key."""
+
+
 class ValetConfig(msgspec.Struct, frozen=True, kw_only=True):
     """A whole `valet.toml`."""
 
@@ -117,6 +116,7 @@ class ValetConfig(msgspec.Struct, frozen=True, kw_only=True):
     default_model: str | None = None
     """`provider/model`; what a session uses that names none."""
     sandbox: Sandbox = Sandbox()
+    objects: Objects = Objects()
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,6 +137,7 @@ class _File(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     default_model: str | None = None
     providers: Any = msgspec.field(default_factory=dict[str, Any])
     sandbox: Any = msgspec.field(default_factory=dict[str, Any])
+    objects: Any = msgspec.field(default_factory=dict[str, Any])
 
 
 ENVIRONMENT_PROVIDERS: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -157,17 +158,15 @@ its own choice of a default would be an image model for one of them."""
 
 def parse(text: str, path: str = "valet.toml") -> ValetConfig:
     """Read the text of a configuration file. Raises `ConfigError` with the line of the first thing wrong."""
-    try:
-        document = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise _syntax_error(path, text, str(error)) from None
-    reader = _Reader(path, text)
-    top = reader.convert(document, _File, ())
+    reader = Reader(path, text)
+    top = reader.convert(reader.document(), _File, ())
     sandbox = reader.convert(top.sandbox, Sandbox, ("sandbox",))
     _check_sandbox(reader, sandbox)
+    objects = reader.convert(top.objects, Objects, ("objects",))
+    _check_objects(reader, objects)
     tables = reader.table(top.providers, ("providers",))
     providers = tuple(_provider(reader, name, table) for name, table in tables.items())
-    config = ValetConfig(providers=providers, default_model=top.default_model, sandbox=sandbox)
+    config = ValetConfig(providers=providers, default_model=top.default_model, sandbox=sandbox, objects=objects)
     _check_default_model(reader, config)
     return config
 
@@ -216,57 +215,15 @@ def missing_keys(config: ValetConfig, environment: Mapping[str, str]) -> tuple[t
     )
 
 
-class _Reader:
-    """Turns msgspec's complaints into a line of the file."""
-
-    def __init__(self, path: str, text: str) -> None:
-        self.path = path
-        self.text = text
-
-    def error(self, keys: tuple[str, ...], reason: str) -> ConfigError:
-        return ConfigError(self.path, line_of(self.text, keys), reason)
-
-    def table(self, value: object, keys: tuple[str, ...]) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.error(keys, f"{'.'.join(keys)} must be a table")
-        return cast("dict[str, Any]", value)
-
-    def convert(self, value: object, kind: type[T], keys: tuple[str, ...]) -> T:
-        try:
-            return msgspec.convert(value, kind)
-        except msgspec.ValidationError as error:
-            raise self._explain(str(error), kind, keys) from None
-
-    def _explain(self, message: str, kind: type[Any], keys: tuple[str, ...]) -> ConfigError:
-        unknown = _UNKNOWN_FIELD.search(message)
-        inner = _PATH.search(message)
-        inside = tuple(re.findall(r"\.(\w+)", inner.group(1))) if inner else ()
-        if unknown:
-            where = (*keys, *inside, unknown.group(1))
-            known = ", ".join(sorted(_fields(kind, inside)))
-            return self.error(where, f"unknown key {unknown.group(1)!r}; known here: {known}")
-        where = (*keys, *inside)
-        reason = _PATH.sub("", message).strip().rstrip("-").strip().replace("`", "")
-        return self.error(where, f"{'.'.join(where)}: {reason[:1].lower()}{reason[1:]}")
-
-
-def _fields(kind: type[Any], inside: tuple[str, ...]) -> tuple[str, ...]:
-    return Cost.__struct_fields__ if inside[-1:] == ("cost",) else kind.__struct_fields__
-
-
-def _provider(reader: _Reader, name: str, value: object) -> Provider:
+def _provider(reader: Reader, name: str, value: object) -> Provider:
     keys = ("providers", name)
     table = reader.convert(reader.table(value, keys), _ProviderTable, keys)
     if not _PROVIDER_ID.fullmatch(name):
         raise reader.error(keys, f"provider id {name!r} may hold only small letters, digits and dashes")
     if table.base_url is not None:
         _check_url(reader, table.base_url, (*keys, "base_url"))
-    if table.api_key_env is not None and not _VARIABLE.fullmatch(table.api_key_env):
-        # A key pasted here would end up in a file that people share; do not print it back.
-        raise reader.error(
-            (*keys, "api_key_env"),
-            "api_key_env must be the NAME of an environment variable, such as MY_API_KEY, not the key itself",
-        )
+    if table.api_key_env is not None:
+        _check_variable(reader, table.api_key_env, (*keys, "api_key_env"))
     models = _models(reader, table.models, (*keys, "models"))
     known = {provider for provider, _ in ENVIRONMENT_PROVIDERS}
     if table.base_url is None and name not in known:
@@ -281,7 +238,7 @@ def _provider(reader: _Reader, name: str, value: object) -> Provider:
     return Provider(id=name, base_url=table.base_url, api_key_env=variable, models=models)
 
 
-def _models(reader: _Reader, value: object, keys: tuple[str, ...]) -> tuple[tuple[str, Model], ...]:
+def _models(reader: Reader, value: object, keys: tuple[str, ...]) -> tuple[tuple[str, Model], ...]:
     if isinstance(value, list):
         names = reader.convert(cast("list[object]", value), list[str], keys)
         return tuple((name, Model()) for name in names)
@@ -291,7 +248,7 @@ def _models(reader: _Reader, value: object, keys: tuple[str, ...]) -> tuple[tupl
     return tuple((name, reader.convert(table, Model, (*keys, name))) for name, table in tables.items())
 
 
-def _check_url(reader: _Reader, url: str, keys: tuple[str, ...]) -> None:
+def _check_url(reader: Reader, url: str, keys: tuple[str, ...]) -> None:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
@@ -301,7 +258,35 @@ def _check_url(reader: _Reader, url: str, keys: tuple[str, ...]) -> None:
         raise reader.error(keys, f"{url!r} is not an http or https URL, such as http://127.0.0.1:11434/v1")
 
 
-def _check_sandbox(reader: _Reader, sandbox: Sandbox) -> None:
+def _check_variable(reader: Reader, name: str, keys: tuple[str, ...]) -> None:
+    if not _VARIABLE.fullmatch(name):
+        # A key pasted here would end up in a file that people share; do not print it back.
+        raise reader.error(
+            keys, f"{keys[-1]} must be the NAME of an environment variable, such as MY_API_KEY, not the key itself"
+        )
+
+
+def _check_objects(reader: Reader, objects: Objects) -> None:
+    if objects.store == "jetstream":
+        for name in ("bucket", "endpoint", "access_key_env", "secret_key_env"):
+            if getattr(objects, name) is not None:
+                raise reader.error(("objects", name), f'objects.{name} is for store = "s3" only')
+        return
+    if not _BUCKET.fullmatch(objects.bucket or ""):
+        raise reader.error(
+            ("objects", "bucket"), 'objects needs bucket = "…": 3 to 63 small letters, digits, dots and dashes'
+        )
+    if objects.endpoint is not None:
+        _check_url(reader, objects.endpoint, ("objects", "endpoint"))
+    for name, other in (("access_key_env", "secret_key_env"), ("secret_key_env", "access_key_env")):
+        variable = getattr(objects, name)
+        if variable is not None:
+            _check_variable(reader, variable, ("objects", name))
+            if getattr(objects, other) is None:
+                raise reader.error(("objects", name), f"objects.{name} needs {other} as well")
+
+
+def _check_sandbox(reader: Reader, sandbox: Sandbox) -> None:
     least: dict[str, float] = {"memory_mb": 256, "cpus": 0.1, "pids": 32, "question_timeout_seconds": 1}
     for name, minimum in least.items():
         value = getattr(sandbox, name)
@@ -309,7 +294,7 @@ def _check_sandbox(reader: _Reader, sandbox: Sandbox) -> None:
             raise reader.error(("sandbox", name), f"sandbox.{name} is {value:g}; the least is {minimum:g}")
 
 
-def _check_default_model(reader: _Reader, config: ValetConfig) -> None:
+def _check_default_model(reader: Reader, config: ValetConfig) -> None:
     if config.default_model is None:
         return
     provider_id, slash, model_id = config.default_model.partition("/")
@@ -321,11 +306,3 @@ def _check_default_model(reader: _Reader, config: ValetConfig) -> None:
     if provider is not None and provider.models and provider.model(model_id) is None:
         listed = ", ".join(name for name, _ in provider.models)
         raise reader.error(("default_model",), f"providers.{provider_id} lists no model {model_id!r}, only {listed}")
-
-
-def _syntax_error(path: str, text: str, message: str) -> ConfigError:
-    found = re.search(r"\(at line (\d+), column \d+\)", message)
-    # tomllib says "(at end of document)" when something was never closed.
-    line = int(found.group(1)) if found else text.count("\n") + 1
-    reason = re.sub(r"\s*\(at .*\)$", "", message)
-    return ConfigError(path, line, f"not TOML: {reason[:1].lower()}{reason[1:]}")

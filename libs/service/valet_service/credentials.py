@@ -22,11 +22,20 @@ from valet_protocol import subjects
 
 Role = Literal["operator", "account", "user"]
 
-SERVICES = ("api", "session-ledger", "sandbox-controller", "event-bus")
+SERVICES = ("api", "session-ledger", "sandbox-controller", "portal", "event-bus")
 """The services that hold credentials of their own."""
 
 SUBSCRIBER = "subscriber"
 """Credentials that read the log and write nothing: for third parties, and for the command line."""
+
+OBJECT_BUCKET = "VALET"
+"""The bucket of JetStream's object store."""
+
+PORTAL_INBOX = "_INBOX_portal"
+"""The portal's own inbox prefix: it stands between sandboxes and everything, and hears no other service's answers."""
+
+PORTAL_READS = ("sandbox_requested", "sandbox_release_requested")
+"""The facts the portal reads, and no other: which epoch of a session may use it."""
 
 _PREFIX: dict[Role, int] = {
     "operator": nkeys.PREFIX_BYTE_OPERATOR,
@@ -195,12 +204,25 @@ _DROP_CONSUMER = ("$JS.API.CONSUMER.DELETE.>",)
 _MAKE_STREAM = ("$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*")
 """Whichever service starts first makes the streams."""
 
+_OBJECTS = tuple(
+    subject.format(stream=f"OBJ_{OBJECT_BUCKET}", bucket=OBJECT_BUCKET)
+    for subject in (
+        "$O.{bucket}.>",
+        "$JS.API.STREAM.INFO.{stream}",
+        "$JS.API.STREAM.CREATE.{stream}",
+        "$JS.API.STREAM.PURGE.{stream}",
+        "$JS.API.STREAM.MSG.GET.{stream}",
+        "$JS.API.DIRECT.GET.{stream}",
+    )
+)
+"""The object store's bucket, and what `jetstream_objects` asks of its stream."""
+
 _ANSWER = ("_INBOX.>", "$SRV.>")
 """Inboxes of the services themselves and the discovery of NATS micro services."""
 
 _SERVICE_PERMISSIONS: dict[str, Permissions] = {
     "api": Permissions(
-        publish=("rpc.>", "platform.user.>", *_READ_LOG, *_DROP_CONSUMER, *_MAKE_STREAM, *_ANSWER),
+        publish=("rpc.>", "platform.user.>", *_OBJECTS, *_READ_LOG, *_DROP_CONSUMER, *_MAKE_STREAM, *_ANSWER),
         # Requests of a sandbox carry the session in their subject: only that session's runner may make them.
         deny_publish=("rpc.session.>",),
         subscribe=("rpc.api.>", *_ANSWER),
@@ -209,6 +231,9 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
     "session-ledger": Permissions(
         publish=(
             "session.*.*.fact.>",
+            # Subjects on which the log listens only while lost events, of every source, are put back into it. At any
+            # other time nothing does, so they give the ledger no way to write for a runner or the controller.
+            "put_back.>",
             "platform.usage.>",
             "rpc.sandbox.>",
             "rpc.sandbox-controller.>",
@@ -235,6 +260,15 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
         ),
         subscribe=("rpc.sandbox.>", "rpc.sandbox-controller.>", *_ANSWER),
         may_respond=True,
+    ),
+    "portal": Permissions(
+        publish=(
+            *_OBJECTS,
+            # one consumer for one filter, and nothing else of the log
+            *(f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.*.{subjects.every('fact', name)}" for name in PORTAL_READS),
+            f"$JS.FC.{subjects.STREAM}.>",
+        ),
+        subscribe=(f"{PORTAL_INBOX}.>",),
     ),
     "event-bus": Permissions(
         publish=("live.>", "rpc.ledger.>", *_READ_LOG, *_DROP_CONSUMER, *_MAKE_STREAM, *_ANSWER),

@@ -40,12 +40,21 @@ class _Created(msgspec.Struct, kw_only=True):
 
 
 class LogReader:
-    """Reads the log from `start` (inclusive) for some subject filters. Use with `async with`, then `batch()`."""
+    """Reads the log from `start` (inclusive) for some subject filters. Use with `async with`, then `batch()`.
 
-    def __init__(self, nc: Client, filters: Sequence[str], *, start: int) -> None:
+    `latest`: begin with the last event of every subject, whatever its age, and go on with all that follow; `start` is
+    not used then. `removes`: whether the credentials allow it to remove its consumer when it closes; else the broker
+    does so after half a minute.
+    """
+
+    def __init__(
+        self, nc: Client, filters: Sequence[str], *, start: int, latest: bool = False, removes: bool = True
+    ) -> None:
         self._nc = nc
         self._filters = list(filters)
         self._next = start
+        self._latest = latest
+        self._removes = removes
         self._buffer: deque[Entry] = deque()
         self._bytes = 0
         self._flow_reply = ""
@@ -112,23 +121,31 @@ class LogReader:
         self._delivered = 0
         self._flow_reply = ""
         self._subscription = await broker.subscribe(self._nc, inbox, self._receiver(self._consumer))
-        config = {
+        config: dict[str, object] = {
             "name": self._consumer,
             "deliver_subject": inbox,
-            "deliver_policy": "by_start_sequence",
-            "opt_start_seq": max(1, self._next),
             "ack_policy": "none",
             "max_deliver": 1,
-            "filter_subjects": self._filters,
             "flow_control": True,
             "idle_heartbeat": int(limits.READER_HEARTBEAT * 1e9),
             "inactive_threshold": int(30e9),
             "mem_storage": True,
             "num_replicas": 1,
         }
+        if self._latest:
+            config["deliver_policy"] = "last_per_subject"
+        else:
+            config |= {"deliver_policy": "by_start_sequence", "opt_start_seq": max(1, self._next)}
+        name = self._consumer
+        if len(self._filters) == 1:
+            # named in the request's subject as well, so that credentials can allow this filter and no other
+            name += f".{self._filters[0]}"
+            config["filter_subject"] = self._filters[0]
+        else:
+            config["filter_subjects"] = self._filters
         answer = await broker.request(
             self._nc,
-            f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.{self._consumer}",
+            f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.{name}",
             msgspec.json.encode({"stream_name": subjects.STREAM, "config": config, "action": "create"}),
             timeout=limits.CONSUMER_TIMEOUT,
         )
@@ -144,7 +161,8 @@ class LogReader:
             return
         try:
             await subscription.unsubscribe()
-            await self._nc.publish(f"$JS.API.CONSUMER.DELETE.{subjects.STREAM}.{self._consumer}", b"")
+            if self._removes:
+                await self._nc.publish(f"$JS.API.CONSUMER.DELETE.{subjects.STREAM}.{self._consumer}", b"")
         except (nats.errors.Error, ValueError) as error:
             _log.debug("log_reader_closed", error=str(error))
 
@@ -188,6 +206,7 @@ class LogReader:
                 return
             self._delivered = delivered
             self._next = seq + 1
+            self._latest = False  # what comes after an interruption is everything behind this
             self._buffer.append(Entry(seq, message.subject, message.data, int(tokens[at + 4])))
             self._bytes += len(message.data) + limits.READER_ENTRY_BYTES
             self._filled.set()

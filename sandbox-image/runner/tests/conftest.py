@@ -45,9 +45,14 @@ def nats(folder: Path) -> Iterator[Broker]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def portal(folder: Path, nats: Broker) -> AsyncIterator[Portal]:
+async def model() -> AsyncIterator[ScriptedModel]:
+    async with ScriptedModel(load_builtin("tests")) as model:
+        yield model
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def portal(folder: Path, nats: Broker, model: ScriptedModel) -> AsyncIterator[Portal]:
     async with (
-        ScriptedModel(load_builtin("tests")) as model,
         Portal(folder / "portal.sock", token="secret-token", model_url=model.url, nats_port=nats.port) as portal,
     ):
         yield portal
@@ -87,7 +92,13 @@ def new_spec(opencode: Path, portal: Portal, repository: Path, folder: Path) -> 
             branch=None,
             model="scripted/scripted-1",
             providers=[
-                ProviderSpec(id="scripted", models=[ModelSpec(id="scripted-1", cost_input=1.0, cost_output=2.0)])
+                ProviderSpec(
+                    id="scripted",
+                    models=[
+                        ModelSpec(id=name, cost_input=1.0, cost_output=2.0, reasoning=name == "scripted-2")
+                        for name in ("scripted-1", "scripted-2", "fails-401", "fails-429", "fails-midway")
+                    ],
+                )
             ],
             opencode=str(opencode),
             path=search_path(),

@@ -1,15 +1,16 @@
 """Claims about the translation, each for a behaviour of OpenCode that was recorded from 1.18; pure."""
 
 import msgspec
-from valet_protocol.events import agent
-from valet_runner import frames, limits, reconcile, translate
+from valet_protocol.events import agent, facts
+from valet_runner import frames, limits, reconcile, translate, turn_state
 from valet_runner.bridge_state import BridgeState, Chunk, Item
 from valet_runner.turns import Turn, outcome, settled
 
 ROOT = "ses_root"
-STATE = translate.begin_turn(BridgeState(root=ROOT), "msg_100user")
+STATE = turn_state.begin_turn(BridgeState(root=ROOT), "msg_100user")
 MESSAGE = "msg_101a"
-TURN = Turn(turn_id="t", prompt_id="p", user_message="msg_100user", began=1.0)
+FACT = facts.TurnDispatched(turn_id="t", prompt_id="p", content="do", model="scripted/scripted-1", author="u")
+TURN = Turn(fact=FACT, user_message="msg_100user", began=1.0)
 
 
 def frame(kind: str, **properties: object) -> frames.Shape:
@@ -143,7 +144,7 @@ def test_a_permission_may_come_before_its_tool_part() -> None:
 def test_questions_left_open_by_an_abort_are_dropped_at_the_turns_end() -> None:
     asked = frame("question.asked", id="que_1", sessionID=ROOT, questions=[{"question": "?", "options": []}])
     state, _ = play(message(), asked)
-    state, items = translate.end_turn(state, "aborted")
+    state, items = turn_state.end_turn(state, "aborted")
     assert items[-1] == agent.QuestionResolved(question_id="que_1", outcome="dropped")
     assert state.questions == {}
 
@@ -167,10 +168,10 @@ def test_the_idle_of_a_sub_agent_is_not_the_turns_and_its_messages_name_it() -> 
 def test_an_error_with_two_idles_is_one_failed_turn() -> None:
     state, _ = play(message(), error("APIError", "wrong key"), status("idle"), IDLE)
     assert state.idle
-    assert not settled(state)  # the message is not whole yet
+    assert not settled(state, TURN)  # the message is not whole yet
     failed = message(done=True, error={"name": "APIError", "data": {"message": "wrong key", "statusCode": 401}})
     state, _ = play(failed, status("idle"), IDLE, state=state)
-    assert settled(state)
+    assert settled(state, TURN)
     ended = outcome(state, TURN, 2.0)
     assert ended.status == "failed"
     assert ended.error == agent.AgentError(name="APIError", message="wrong key", status=401)
@@ -178,7 +179,7 @@ def test_an_error_with_two_idles_is_one_failed_turn() -> None:
 
 def test_an_error_without_any_message_is_a_failed_turn() -> None:
     state, _ = play(error("UnknownError", "Agent not found"))
-    assert settled(state)
+    assert settled(state, TURN)
     assert outcome(state, TURN, 2.0).status == "failed"
 
 
@@ -209,7 +210,7 @@ def test_an_overflow_that_stayed_is() -> None:
 
 def test_an_abort_is_interrupted_and_idle_before_the_message_is_whole_does_not_settle_it() -> None:
     state, items = play(message(), text(), delta("par"), error("MessageAbortedError"), status("idle"), IDLE)
-    assert not settled(state)
+    assert not settled(state, TURN)
     aborted = {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     state, late = play(text("par", end=True), message(done=True, error=aborted), state=state)
     assert kinds(late) == ["TextCompleted", "MessageCompleted"]
@@ -244,7 +245,7 @@ def test_an_unknown_tool_becomes_invalid_and_the_turn_goes_on() -> None:
 
 def test_after_a_cut_no_chunk_is_placed_wrongly_and_the_text_is_whole() -> None:
     state, _ = play(message(), text(), delta("one "))
-    state = translate.after_gap(state)
+    state = turn_state.after_gap(state)
     state, items = play(delta("three "), text("one two three ", end=True), state=state)
     assert kinds(items) == ["TextCompleted"]
 
@@ -296,14 +297,14 @@ def test_what_the_api_lists_makes_up_for_frames_that_never_came() -> None:
     state, items = play(*reconcile.frames_of(listed, state), state=state)
     assert kinds(first + items) == ["MessageCreated", "text", "TextCompleted", "MessageCompleted"]
     assert state.idle
-    assert settled(state)
+    assert settled(state, TURN)
     _, again = play(*reconcile.frames_of(listed, state), state=state)
     assert again == []
 
 
 def test_the_end_of_opencode_completes_what_was_streaming() -> None:
     state, _ = play(message(), text(), delta("half a sent"), tool("running", input={"command": "sleep 9"}))
-    _, items = translate.end_turn(state, "OpenCode ended")
+    _, items = turn_state.end_turn(state, "OpenCode ended")
     assert kinds(items) == ["ToolUpdated", "TextCompleted", "MessageCompleted"]
     assert isinstance(items[0], agent.ToolUpdated)
     assert (items[0].status, items[0].error) == ("error", "OpenCode ended")

@@ -119,6 +119,8 @@ async def test_a_question_is_answered_through_a_fact(live: Ledger) -> None:
     ("reply", "outcome", "tool"), [("once", "answered", "completed"), ("reject", "rejected", "error")]
 )
 async def test_a_permission_is_answered_through_a_fact(live: Ledger, reply: str, outcome: str, tool: str) -> None:
+    ask = facts.PermissionRule(permission="external_directory", action="ask")
+    await live.append(facts.PolicyChanged(policy=facts.SessionPolicy(permission_rules=[ask]), by="u"))
     turn = await live.dispatch("read /etc/hostname")
     asked = await live.until(agent.QuestionAsked, turn=turn)
     assert (asked.data.kind, asked.data.permission) == ("permission", "external_directory")

@@ -15,6 +15,7 @@ from nats.aio.client import Client, RawCredentials
 from valet_protocol import ids, subjects
 from valet_protocol.errors import Refused, Unavailable
 from valet_protocol.events import agent
+from valet_protocol.events.agent import WorkRef
 from valet_protocol.requests import Attached, AttachRunner
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_service import broker, durable_reader, logs, rpc
@@ -26,13 +27,12 @@ from valet_runner import (
     events_stream,
     frames,
     git_environment,
-    git_state,
     limits,
     processes,
-    reconcile,
     relay,
     workspace,
 )
+from valet_runner.attachments import Attachments
 from valet_runner.bridge import Bridge
 from valet_runner.errors import (
     BadSpec,
@@ -43,8 +43,11 @@ from valet_runner.errors import (
     Replaced,
 )
 from valet_runner.facts import FactHandler
+from valet_runner.objects import Objects
 from valet_runner.opencode_process import OpencodeProcess
 from valet_runner.publisher import Publisher
+from valet_runner.work import Restored, Work
+from valet_runner.work_errors import ObjectRefused, ObjectsUnavailable
 
 _log = logs.get(__name__)
 
@@ -110,22 +113,27 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         git_environment.write_config(home)
         env = git_environment.environment(spec, relay_port=relay_port)
         try:
-            copy = await workspace.prepare(spec, env)
+            restores = attached.work is not None
+            copy = await workspace.prepare(spec, env, base_commit=attached.base_commit, restores=restores)
         except CloneFailed as error:
             await _boot_failed(publisher, agent.BootFailed(stage="clone", detail=str(error)))
-        base = attached.base_commit or copy.head
+        objects = Objects(spec.portal_socket, spec.portal_token)
+        work = Work(spec, env, objects, copy.base)
         try:
             client = await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
-            session = await conversation.resume(client, home)
-            newest = reconcile.newest_message(await client.messages(session.id))
+            restored = await _restore(work, attached.work, publisher) if attached.work else None
+            await client.statuses()  # OpenCode takes the workspace in with the first question about it
         except (OpencodeFailed, OpencodeUnavailable, OpencodeRefused) as error:
             await _boot_failed(publisher, agent.BootFailed(stage="opencode", detail=str(error)))
         bridge = Bridge(
             process=process,
             publisher=publisher,
-            session=session,
-            newest=newest,
-            changes=lambda: git_state.changes(spec, env, base),
+            conversations=conversation.Conversations(home),
+            policy=attached.policy,
+            work=work,
+            attachments=Attachments(spec, objects),
+            preambles=restored.preamble if restored else {},
+            home=home,
             now_ms=_now_ms,
             clock=time.monotonic,
         )
@@ -138,7 +146,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             attached_seq=attached.seq,
             ready=agent.RunnerReady(
                 opencode_version=process.version,
-                base_commit=base,
+                base_commit=copy.base,
                 branch=copy.branch,
                 boot_ms=round((time.monotonic() - began) * 1000),
             ),
@@ -237,6 +245,18 @@ async def _attach(spec: RunnerSpec, nc: Client) -> Attached:
             if error.code == "replaced":
                 raise Replaced(str(error)) from error
             raise
+
+
+async def _restore(work: Work, saved: WorkRef, publisher: Publisher) -> Restored | None:
+    """Put saved work back, however long the object store is away: the session must not go on without it."""
+    while True:
+        try:
+            return await work.restore(saved)
+        except ObjectsUnavailable as error:
+            _log.warning("restore_repeats", reason=str(error))
+        except ObjectRefused as error:
+            detail = f"the session's saved work {saved.object} cannot be had: {error}"
+            await _boot_failed(publisher, agent.BootFailed(stage="clone", detail=detail))
 
 
 async def _boot_failed(publisher: Publisher, failure: agent.BootFailed) -> NoReturn:

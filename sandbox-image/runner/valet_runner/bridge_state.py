@@ -10,6 +10,8 @@ from valet_protocol.events.agent import AgentError, TextKind, Tokens, ToolUpdate
 from valet_protocol.events.delta import Delta
 from valet_protocol.events.envelope import Data
 
+from valet_runner import frames
+
 
 class Chunk(msgspec.Struct, frozen=True, kw_only=True):
     """A delta to publish; the event's type says which kind it is."""
@@ -20,6 +22,9 @@ class Chunk(msgspec.Struct, frozen=True, kw_only=True):
 
 Item = Data | Chunk
 """Something to publish."""
+
+Result = tuple["BridgeState", list[Item]]
+"""What a frame comes to: the new state, and what is to be published, in order."""
 
 
 class TextPart(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,6 +66,26 @@ class MessageState(msgspec.Struct, frozen=True, kw_only=True):
     error: AgentError | None = None
     reported: bool = False
     """Whether `message_completed` was said."""
+    parent: str | None = None
+    """The user message it answers."""
+
+    def with_part(self, key: str, part: "PartState") -> "MessageState":
+        """The same with a part replaced or added."""
+        return msgspec.structs.replace(self, parts={**self.parts, key: part})
+
+    @property
+    def text(self) -> str:
+        """All its text, a blank line between two parts; without reasoning."""
+        return "\n\n".join(
+            part.text
+            for part in self.parts.values()
+            if isinstance(part, TextPart) and part.kind == "text" and part.text
+        )
+
+    @property
+    def spoke(self) -> bool:
+        """Whether it has said or done something: text, or a tool call. Mere thinking leaves nothing to continue."""
+        return any(isinstance(part, ToolPart) or (part.kind == "text" and part.text) for part in self.parts.values())
 
 
 class BridgeState(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,17 +97,39 @@ class BridgeState(msgspec.Struct, frozen=True, kw_only=True):
     """Sessions of its sub-agents."""
     floor: str | None = None
     """The running turn's user message: messages with a smaller id are of earlier turns. None between turns."""
+    since: str = ""
+    """The user message of the present try. Earlier messages of the turn are of models that failed."""
+    asked: str = ""
+    """The latest user message handed to OpenCode in this turn: its answer ends the turn."""
     messages: dict[str, MessageState] = {}
     """Of the running turn, by id."""
     questions: dict[str, Literal["question", "permission"]] = {}
     """Asked and not yet resolved."""
     retrying: frozenset[str] = frozenset()
     """Sessions that wait to try their provider again."""
+    retry: frames.Status | None = None
+    """The last such wait of the present try."""
+    retries: int = 0
+    """How often a provider was to be tried again in the present try."""
     error: AgentError | None = None
     """The last error of the root in this turn; not always the turn's end."""
     idle: bool = False
     """Whether the root said it is idle since it was last busy."""
     title: str = ""
+    names_session: bool = True
+    """Whether the conversation's title is the session's: only its first conversation's is."""
+
+    def with_message(self, key: str, message: MessageState) -> "BridgeState":
+        """The same with a message replaced or added."""
+        return msgspec.structs.replace(self, messages={**self.messages, key: message})
+
+    def of_turn(self, message_id: str) -> bool:
+        """Whether a message is of the running turn."""
+        return self.floor is not None and message_id > self.floor
+
+    def parent(self, session: str) -> str | None:
+        """How events name the session of a message: not at all where it is the root."""
+        return None if session == self.root else session
 
     def knows(self, session: str | None) -> bool:
         """Whether a session is the conversation's own or one of its sub-agents'."""
@@ -106,7 +153,17 @@ class BridgeState(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     @property
+    def own(self) -> dict[str, MessageState]:
+        """The root's messages of the present try."""
+        return {key: m for key, m in self.messages.items() if m.session == self.root and key > self.since}
+
+    @property
     def last(self) -> MessageState | None:
-        """The root's newest message of the turn."""
-        own = [key for key, message in self.messages.items() if message.session == self.root]
-        return self.messages[max(own)] if own else None
+        """The newest of them."""
+        own = self.own
+        return own[max(own)] if own else None
+
+    @property
+    def answered(self) -> bool:
+        """Whether the latest user message is answered, be it with something unfinished."""
+        return any((message.parent or key) >= self.asked for key, message in self.own.items())

@@ -3,6 +3,7 @@
 RunnerError
 ├── BadSpec             the file the sandbox controller left cannot be used
 ├── CloneFailed         git could not make the working copy; its own words
+├── CommandRefused      a command between turns cannot be carried out; why, and what to do
 ├── GitFailed           git could not say what has changed
 ├── OpencodeFailed      OpenCode cannot be started at all
 ├── OpencodeUnavailable OpenCode does not answer at the moment; it is being restarted
@@ -22,6 +23,10 @@ class BadSpec(RunnerError):
 
 class CloneFailed(RunnerError):
     """The message is git's own, without progress lines and without credentials."""
+
+
+class CommandRefused(RunnerError):
+    """A command between turns cannot be carried out; the message goes to whoever asked for it."""
 
 
 class GitFailed(RunnerError):

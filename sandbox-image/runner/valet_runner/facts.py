@@ -44,6 +44,12 @@ class FactHandler:
                     return
             case facts.TurnInterruptRequested(turn_id=turn_id):
                 await self._bridge.interrupt(turn_id)
+            case facts.PromptSteered() as steered:
+                await self._bridge.steer(steered)
+            case facts.CommandRequested() as command:
+                await self._bridge.command(command)
+            case facts.PolicyChanged(policy=policy) if delivery.seq > self._attached_seq:
+                await self._bridge.change_policy(policy)
             case facts.QuestionAnswered() as answered:
                 try:
                     await self._bridge.answer(answered)

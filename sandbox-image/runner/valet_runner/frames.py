@@ -77,6 +77,8 @@ class Info(Shape, frozen=True, kw_only=True):
     error: Error | None = None
     provider_id: str | None = None
     model_id: str | None = None
+    parent_id: str | None = None
+    """Of an assistant's message: the user message it answers."""
 
 
 class ToolState(Shape, frozen=True, kw_only=True):
@@ -112,12 +114,36 @@ class Message(Shape, frozen=True, kw_only=True):
     parts: list[Part] = []
 
 
+class Rule(Shape, frozen=True, kw_only=True):
+    """A permission rule of a conversation; of several that match, the last one counts."""
+
+    permission: str
+    pattern: str
+    action: str
+
+
+class Revert(Shape, frozen=True, kw_only=True):
+    """How far a conversation is taken back: to before this message. `diff` is what that did to the files."""
+
+    message_id: str
+    diff: str = ""
+
+
 class Session(Shape, frozen=True, kw_only=True):
     """A conversation; one with a parent belongs to a sub-agent."""
 
     id: str
     title: str = ""
     parent_id: str | None = None
+    permission: list[Rule] | None = None
+    revert: Revert | None = None
+
+
+class Command(Shape, frozen=True, kw_only=True):
+    """A slash command, an entry of `GET /command`."""
+
+    name: str
+    description: str = ""
 
 
 class Status(Shape, frozen=True, kw_only=True):

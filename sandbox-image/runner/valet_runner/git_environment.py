@@ -12,21 +12,40 @@ _CONFIG = """[safe]
 \tdefaultBranch = main
 [advice]
 \tdetachedHead = false
-[user]
-\tname = Valet agent
-\temail = agent@valet.invalid
 """
+
+_AUTHOR = Path(".valet") / "git-author"
+_INCLUDE = f"[include]\n\tpath = {_AUTHOR}\n"
+_NAME = "Valet agent"
+_EMAIL = "agent@valet.invalid"
 
 
 def write_config(home: Path) -> None:
-    """A `.gitconfig` for the runner and the agent, unless there is one.
+    """A `.gitconfig` for the runner and the agent, unless there is one; who commits is in a file it includes.
 
     A file, because git does not pass its configuration variables on to the `upload-pack` of a local clone, which
     would then refuse a repository that belongs to somebody else.
     """
     path = home / ".gitconfig"
-    if not path.exists():
-        path.write_text(_CONFIG)
+    config = path.read_text() if path.exists() else _CONFIG
+    if _INCLUDE not in config:
+        path.write_text(f"{config.rstrip()}\n{_INCLUDE}")
+    set_author(home)
+
+
+def set_author(home: Path, name: str = "", email: str = "") -> None:
+    """Commits are by this person from now on; what is not known of them is the agent's."""
+    path = home / _AUTHOR
+    path.parent.mkdir(parents=True, exist_ok=True)
+    new = path.with_suffix(".new")
+    new.write_text(f"[user]\n\tname = {_quoted(name or _NAME)}\n\temail = {_quoted(email or _EMAIL)}\n")
+    new.replace(path)
+
+
+def _quoted(text: str) -> str:
+    """A value of a git configuration file."""
+    line = " ".join(text.replace("\0", " ").split())
+    return '"' + line.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def environment(spec: RunnerSpec, *, relay_port: int | None) -> dict[str, str]:

@@ -1,26 +1,18 @@
-"""What a session has changed: the workspace against its base commit, untracked files included.
+"""What a session has changed: the workspace against its base commit, untracked files included."""
 
-Read through a copy of the index in which untracked files are marked as intended, so that neither the repository's
-index nor its objects are touched. Filters, hooks and external diff programs that the workspace may configure are not
-run.
-"""
-
+import asyncio
 import re
-import shutil
-import tempfile
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 from valet_protocol.events.agent import FileChange, GitChanged
 from valet_protocol.sandbox_spec import RunnerSpec
 
-from valet_runner import limits, processes, workspace
+from valet_runner import limits, snapshot_files, workspace
 from valet_runner.errors import GitFailed
-
-_SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
-_DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--find-renames")
+from valet_runner.snapshot_files import Seen
+from valet_runner.snapshots import Snapshot, Snapshots
 
 _STATUS: dict[str, Literal["added", "modified", "deleted", "renamed"]] = {
     "A": "added",
@@ -35,6 +27,14 @@ class _Raw(msgspec.Struct, frozen=True):
     path: str
 
 
+class Difference(msgspec.Struct, frozen=True, kw_only=True):
+    """What differs, cut to what an event takes."""
+
+    files: list[FileChange]
+    patch: str
+    truncated: bool
+
+
 async def changes(spec: RunnerSpec, env: Mapping[str, str], base: str | None) -> GitChanged | None:
     """Everything that differs from `base`; none when nothing does, or there is no base.
 
@@ -42,25 +42,54 @@ async def changes(spec: RunnerSpec, env: Mapping[str, str], base: str | None) ->
     """
     if base is None:
         return None
+    snapshots = Snapshots(spec, env)
     try:
-        with tempfile.TemporaryDirectory(prefix="valet-index-") as folder:
-            index = Path(folder) / "index"
-            await _copy_index(spec, env, index)
-            own = {**env, "GIT_INDEX_FILE": str(index), "GIT_OPTIONAL_LOCKS": "0"}
-            await _git("add", "--all", "--intent-to-add", "--ignore-errors", "--", ".", spec=spec, env=own, fine=(0, 1))
-            listing = await _git(*_DIFF, "--raw", "--numstat", "-z", base, "--", spec=spec, env=own)
-            files = parse(listing)
-            if not files:
-                return None
-            patch = await _git(*_DIFF, "--patch", base, "--", spec=spec, env=own, limit=limits.PATCH_BYTES)
-        now = await workspace.where(spec, env)
+        async with asyncio.timeout(limits.GIT_TIMEOUT):
+            return await since(spec, env, base, snapshots, await snapshots.take())
+    except TimeoutError as error:
+        raise GitFailed(f"git took longer than {limits.GIT_TIMEOUT:.0f} s and was stopped") from error
+
+
+async def since(
+    spec: RunnerSpec, env: Mapping[str, str], base: str, snapshots: Snapshots, now: Snapshot
+) -> GitChanged | None:
+    """The same, of a snapshot that was taken already."""
+    found = await difference(snapshots, base, now.tree, left_out=now.left_out)
+    if found is None:
+        return None
+    try:
+        stands = await workspace.where(spec, env)
     except (OSError, TimeoutError) as error:
         raise GitFailed(f"git: {error or type(error).__name__}") from error
-    cut = len(patch) >= limits.PATCH_BYTES
     return GitChanged(
         base_commit=base,
-        head_commit=now.head,
-        branch=now.branch,
+        head_commit=stands.head,
+        branch=stands.branch,
+        files=found.files,
+        patch=found.patch,
+        truncated=found.truncated,
+    )
+
+
+async def difference(
+    snapshots: Snapshots, before: str, after: str, *, left_out: Iterable[Seen] = ()
+) -> Difference | None:
+    """Of two trees or commits; none when there is none. Files too large for a snapshot are listed without counts."""
+    listing, patch = await snapshots.compare(before, after, limit=limits.PATCH_BYTES)
+    files = parse(listing) + [
+        FileChange(
+            path=snapshot_files.name(seen.path),
+            status="modified" if seen.tracked else "added",
+            additions=0,
+            deletions=0,
+        )
+        for seen in left_out
+        if not seen.path.endswith(b"/")  # a repository of its own
+    ]
+    if not files:
+        return None
+    cut = len(patch) >= limits.PATCH_BYTES
+    return Difference(
         files=files[: limits.PATCH_FILES],
         patch=(patch[: patch.rfind(b"\n") + 1] if cut else patch).decode(errors="replace"),
         truncated=cut or len(files) > limits.PATCH_FILES,
@@ -98,29 +127,6 @@ def parse(listing: bytes) -> list[FileChange]:
         )
         for change in raw
     ]
-
-
-async def _copy_index(spec: RunnerSpec, env: Mapping[str, str], target: Path) -> None:
-    path = (await _git("rev-parse", "--git-path", "index", spec=spec, env=env)).decode().strip()
-    source = Path(spec.workspace) / path
-    if source.exists():
-        shutil.copyfile(source, target)
-
-
-async def _git(
-    *arguments: str,
-    spec: RunnerSpec,
-    env: Mapping[str, str],
-    fine: tuple[int, ...] = (0,),
-    limit: int | None = None,
-) -> bytes:
-    done = await processes.run(
-        "git", *_SAFE, *arguments, env=env, cwd=spec.workspace, timeout=limits.GIT_TIMEOUT, limit=limit
-    )
-    if done.code not in fine and not (limit is not None and len(done.stdout) >= limit):
-        words = workspace.git_words(done.stderr.decode(errors="replace"))
-        raise GitFailed(words or f"git {arguments[0]} ended with status {done.code}")
-    return done.stdout
 
 
 def _count(text: str) -> int:

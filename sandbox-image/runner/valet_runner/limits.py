@@ -73,7 +73,41 @@ ABORT_GRACE = 8.0
 """After that OpenCode is killed and restarted; the ledger gives up on the runner after 15 s."""
 
 WATCH_EVERY = 30.0
-"""A running turn is compared with OpenCode's own state so often, should an event have been lost without a trace."""
+"""A running turn is compared with OpenCode's own state so often, should an event have been lost without a trace. The
+same look is the turn's pulse, which the ledger wants at least every 60 s."""
+
+SHELL_TIMEOUT = 1800.0
+"""A person's shell command: builds and test runs take minutes; a server that never ends would hold the queue up."""
+
+CALL_LOST_WAIT = 3.0
+"""After a blocking call of OpenCode broke off: the end of its process, if that is why, is noticed within this time."""
+
+# -- failover
+
+ATTEMPTS_MAX = 16
+"""Models tried in one turn: nobody names more, and each has its own message ids, all of which are looked for."""
+
+RETRIES_BEFORE_SWITCH = 2
+"""Times OpenCode may announce another try of the same model while there is a next one: the first try again comes after
+2 s, the second after 4 s (measured); what is still broken then is for the next model."""
+
+SWITCH_PAUSE = 0.5
+"""Between the end of a failed try and the next model's: OpenCode says some errors twice, the second time after it is
+idle (measured), and that must not count against the next model."""
+
+RETRY_WAIT_MAX = 20.0
+"""A provider that asks for a longer wait than this is left for the next model at once."""
+
+# -- commands and reviews
+
+COMMAND_RESULTS = 32
+"""Results of commands remembered, so that one that comes again gets the same: only those of the last minutes do."""
+
+COMMAND_DESCRIPTION_CHARS = 300
+"""Description of a slash command in a list: a skill's is a page long, people choose by the first line."""
+
+REVIEW_FILES = 200
+"""Files named in a review's prompt; the agent finds more by itself."""
 
 # -- what goes into events
 

@@ -7,10 +7,13 @@ import msgspec
 
 from valet_runner import frames, limits
 from valet_runner.errors import OpencodeRefused, OpencodeUnavailable
+from valet_runner.prompt_parts import FileInput, InputPart
 
 USER = "opencode"
 """OpenCode's fixed user name for HTTP Basic."""
 
+_AGENT = "build"
+"""The agent on whose behalf a person's shell command runs: OpenCode's own default one."""
 
 T = TypeVar("T")
 
@@ -20,15 +23,26 @@ class _ModelRef(msgspec.Struct, frozen=True, kw_only=True, rename={"provider_id"
     model_id: str
 
 
-class _TextInput(msgspec.Struct, frozen=True, kw_only=True):
-    text: str
-    type: str = "text"
-
-
-class _Prompt(msgspec.Struct, frozen=True, kw_only=True, rename={"message_id": "messageID"}):
+class _Prompt(msgspec.Struct, frozen=True, kw_only=True, rename={"message_id": "messageID"}, omit_defaults=True):
     message_id: str
     model: _ModelRef
-    parts: list[_TextInput]
+    parts: list[InputPart]
+    variant: str | None = None
+
+
+class _SlashCommand(msgspec.Struct, frozen=True, kw_only=True, rename={"message_id": "messageID"}, omit_defaults=True):
+    message_id: str
+    command: str
+    arguments: str
+    model: str
+    variant: str | None = None
+    parts: list[FileInput] = []
+
+
+class _Shell(msgspec.Struct, frozen=True, kw_only=True, rename={"message_id": "messageID"}):
+    message_id: str
+    agent: str
+    command: str
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,13 +106,28 @@ class OpencodeClient:
         """Permissions that wait for an answer, likewise."""
         return _decode(await self._call("GET", "/permission"), list[frames.PermissionAsked])
 
-    async def prompt(self, session: str, *, message_id: str, text: str, model: str) -> None:
-        """Give it a prompt; returns when OpenCode has stored it. `model` is `provider/model`."""
+    async def prompt(
+        self,
+        session: str,
+        *,
+        message_id: str,
+        parts: list[InputPart],
+        model: str,
+        variant: str | None = None,
+    ) -> None:
+        """Give it a prompt; returns when OpenCode has stored it. `model` is `provider/model`.
+
+        While the conversation is busy, the prompt is part of the next model step of the same run (measured).
+
+        OpenCode's `format` (an answer by JSON schema) is not for use: once a conversation holds a prompt with one, its
+        messages cannot be listed any more (400, measured with 1.18.33).
+        """
         provider, _, name = model.partition("/")
         prompt = _Prompt(
             message_id=message_id,
             model=_ModelRef(provider_id=provider, model_id=name),
-            parts=[_TextInput(text=text)],
+            parts=parts,
+            variant=variant,
         )
         await self._call(
             "POST",
@@ -106,6 +135,51 @@ class OpencodeClient:
             body=msgspec.json.encode(prompt),
             timeout=limits.PROMPT_TIMEOUT,
         )
+
+    async def command(
+        self,
+        session: str,
+        *,
+        message_id: str,
+        name: str,
+        arguments: str,
+        files: list[FileInput],
+        model: str,
+        variant: str | None,
+    ) -> None:
+        """Run a slash command; returns when its turn is over, however long that takes.
+
+        OpenCode breaks the command off when the connection ends (measured), so the caller must not let go of it.
+        """
+        command = _SlashCommand(
+            message_id=message_id, command=name, arguments=arguments, model=model, variant=variant, parts=files
+        )
+        await self._call("POST", f"/session/{session}/command", body=msgspec.json.encode(command), timeout=None)
+
+    async def shell(self, session: str, *, message_id: str, command: str) -> None:
+        """Run a person's shell command; returns when it has ended. Otherwise like `command`."""
+        shell = _Shell(message_id=message_id, agent=_AGENT, command=command)
+        await self._call("POST", f"/session/{session}/shell", body=msgspec.json.encode(shell), timeout=None)
+
+    async def commands(self) -> list[frames.Command]:
+        """The slash commands there are."""
+        return _decode(await self._call("GET", "/command"), list[frames.Command])
+
+    async def revert(self, session: str, message_id: str) -> frames.Session:
+        """Take the conversation and its files back to before a user message. One that is not there changes nothing."""
+        body = msgspec.json.encode({"messageID": message_id})
+        return _decode(
+            await self._call("POST", f"/session/{session}/revert", body=body, timeout=limits.PROMPT_TIMEOUT),
+            frames.Session,
+        )
+
+    async def unrevert(self, session: str) -> None:
+        """Undo that; fine when nothing is taken back."""
+        await self._call("POST", f"/session/{session}/unrevert", timeout=limits.PROMPT_TIMEOUT)
+
+    async def add_rules(self, session: str, rules: list[frames.Rule]) -> None:
+        """Permission rules that count from the conversation's next run on, over all it has had."""
+        await self._call("PATCH", f"/session/{session}", body=msgspec.json.encode({"permission": rules}))
 
     async def abort(self, session: str) -> None:
         """Stop what runs; fine when nothing does."""
@@ -120,7 +194,7 @@ class OpencodeClient:
         await self._call("POST", f"/permission/{permission}/reply", body=msgspec.json.encode({"reply": reply}))
 
     async def _call(
-        self, method: str, path: str, *, body: bytes | None = None, timeout: float = limits.REQUEST_TIMEOUT
+        self, method: str, path: str, *, body: bytes | None = None, timeout: float | None = limits.REQUEST_TIMEOUT
     ) -> bytes:
         headers = {"x-opencode-directory": self.directory}
         if body is not None:

@@ -12,6 +12,7 @@ import signal
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
@@ -47,14 +48,16 @@ def die_with_parent() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-async def start(*command: str, env: Mapping[str, str], cwd: str, stderr: int) -> asyncio.subprocess.Process:
+async def start(
+    *command: str, env: Mapping[str, str], cwd: str, stderr: int, stdin: int | IO[bytes] = asyncio.subprocess.DEVNULL
+) -> asyncio.subprocess.Process:
     """Start a program in a session of its own, its output piped. Raises `OSError` when it cannot be."""
     async with _starting:
         process = await asyncio.create_subprocess_exec(
             *command,
             env=dict(env),
             cwd=cwd,
-            stdin=asyncio.subprocess.DEVNULL,
+            stdin=stdin,
             stdout=asyncio.subprocess.PIPE,
             stderr=stderr,
             start_new_session=True,
@@ -64,12 +67,19 @@ async def start(*command: str, env: Mapping[str, str], cwd: str, stderr: int) ->
     return process
 
 
-async def run(*command: str, env: Mapping[str, str], cwd: str, timeout: float, limit: int | None = None) -> Finished:
+async def run(
+    *command: str,
+    env: Mapping[str, str],
+    cwd: str,
+    timeout: float,
+    limit: int | None = None,
+    stdin: int | IO[bytes] = asyncio.subprocess.DEVNULL,
+) -> Finished:
     """Run a command to its end; of its output at most `limit` bytes are kept, then it is killed.
 
     Raises `TimeoutError` after `timeout` seconds (and kills it), `OSError` when it cannot be started.
     """
-    process = await start(*command, env=env, cwd=cwd, stderr=asyncio.subprocess.PIPE)
+    process = await start(*command, env=env, cwd=cwd, stderr=asyncio.subprocess.PIPE, stdin=stdin)
     assert process.stdout
     assert process.stderr
     errors = asyncio.create_task(process.stderr.read())

@@ -15,14 +15,14 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
 from nats.aio.client import Client
 from valet_protocol import codec, subjects
 from valet_protocol.errors import Conflict
-from valet_protocol.events import facts
+from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Data, Event
 from valet_protocol.ids import new_id
 from valet_protocol.requests import Attached, AttachRunner
@@ -156,6 +156,10 @@ class Ledger:
         """Runners of an older one are refused."""
         self.base_commit: str | None = None
         """What a runner is told of earlier ones."""
+        self.policy = facts.SessionPolicy()
+        """How a runner is told to treat permissions."""
+        self.work: agent.WorkRef | None = None
+        """Saved work that a runner is told of."""
         self._arrived = asyncio.Event()
         self._stack = contextlib.AsyncExitStack()
 
@@ -190,13 +194,29 @@ class Ledger:
         js = self._nc.jetstream(timeout=5)
         await js.publish(out.subject, out.payload, headers={"Nats-Msg-Id": out.msg_id})
 
-    async def dispatch(self, content: str, *, model: str = "scripted/scripted-1") -> str:
-        """Dispatch a turn; gives its id."""
+    async def dispatch(self, content: str, *, model: str = "scripted/scripted-1", **more: Any) -> str:
+        """Dispatch a turn; gives its id. `more` are further fields of `turn_dispatched`."""
         turn_id = new_id()
-        await self.append(
-            facts.TurnDispatched(turn_id=turn_id, prompt_id=new_id(), content=content, model=model, author="u")
-        )
+        fact = facts.TurnDispatched(turn_id=turn_id, prompt_id=new_id(), content=content, model=model, author="u")
+        await self.append(msgspec.structs.replace(fact, **more))
         return turn_id
+
+    async def steer(self, turn_id: str, content: str) -> str:
+        """Steer a turn; gives the prompt's id."""
+        prompt_id = new_id()
+        await self.append(facts.PromptSteered(turn_id=turn_id, prompt_id=prompt_id, content=content, author="u"))
+        return prompt_id
+
+    async def command(self, command: facts.CommandName, **more: Any) -> Logged[agent.CommandCompleted]:
+        """Have a command carried out; gives its result. `more` are further fields of `command_requested`."""
+        due = time.time_ns() // 1_000_000 + 60_000
+        fact = facts.CommandRequested(request_id=new_id(), command=command, by="u", due_ms=due)
+        fact = msgspec.structs.replace(fact, **more)
+        mark = len(self.events)
+        await self.append(fact)
+        return await self.until(
+            agent.CommandCompleted, lambda done: done.request_id == fact.request_id, after=mark
+        )
 
     async def deliver_again(self) -> None:
         """Have the broker forget what the runner acknowledged: every fact is delivered once more."""
@@ -229,7 +249,7 @@ class Ledger:
         if request.epoch < self.current_epoch:
             raise Conflict("replaced", f"epoch {self.current_epoch} has the session")
         seq = self.events[-1].seq if self.events else 0
-        return Attached(seq=seq, base_commit=self.base_commit)
+        return Attached(seq=seq, base_commit=self.base_commit, policy=self.policy, work=self.work)
 
     async def _read(self, reader: LogReader) -> None:
         while True:

@@ -1,48 +1,137 @@
 """A turn, and what it came to. Pure: the bridge asks, the answer depends on what was seen alone."""
 
 import msgspec
-from valet_protocol.events.agent import AgentError, TurnEnded, TurnStatus
+from valet_protocol.events import facts
+from valet_protocol.events.agent import AgentError, ReviewCompleted, TurnEnded, TurnStatus
 
+from valet_runner import reviews
 from valet_runner.bridge_state import BridgeState
+from valet_runner.prompt_parts import InputPart
+
+
+class Tried(msgspec.Struct, frozen=True, kw_only=True):
+    """A model that could not answer."""
+
+    model: str
+    error: AgentError
+
+
+class Steered(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt given to OpenCode while the turn ran."""
+
+    prompt_id: str
+    message_id: str
+    """OpenCode's id of it."""
+    parts: list[InputPart]
+    taken: bool = False
+    """Whether OpenCode is known to have it."""
+    repeated: bool = False
+    """Whether it was given once more because OpenCode went idle without answering it."""
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """The running turn."""
 
-    turn_id: str
-    prompt_id: str
-    user_message: str
-    """OpenCode's id of the prompt."""
+    fact: facts.TurnDispatched
+    """What was dispatched."""
+    user_message: str = ""
+    """OpenCode's id of the prompt; empty before it has one."""
     began: float
     """When the prompt was handed to OpenCode, seconds of a monotonic clock."""
     first_token: float | None = None
     """When the first text or reasoning streamed, likewise."""
+    parts: list[InputPart] = []
+    """The prompt and its attachments, as OpenCode takes them."""
+    tried: tuple[Tried, ...] = ()
+    """Models that could not answer, in order."""
+    continuing: bool = False
+    """Whether the present try goes on with what a failed one has left."""
+    giving_up: AgentError | None = None
+    """Why OpenCode is made to stop trying the present model, once it is."""
+    steered: tuple[Steered, ...] = ()
+    """Prompts that came while it ran."""
     interrupted: bool = False
-    """Whether a person asked for its end."""
+    """Whether its end was asked for."""
     failure: AgentError | None = None
     """Why it cannot go on, where OpenCode itself does not say: it died, or did not take the prompt."""
+    review: ReviewCompleted | None = None
+    """The review, where no model need be asked for one."""
+    refused: AgentError | None = None
+    """OpenCode's refusal of a command, where its stream does not give a better reason."""
     lost: bool = False
     """Whether OpenCode died under it."""
 
+    @property
+    def turn_id(self) -> str:
+        """The turn's id."""
+        return self.fact.turn_id
 
-def settled(state: BridgeState) -> bool:
+    @property
+    def attempt(self) -> int:
+        """Which model of the chain has it, counted from 0."""
+        return len(self.tried)
+
+    @property
+    def model(self) -> str:
+        """The model that has it."""
+        return chain(self.fact)[self.attempt]
+
+
+def chain(fact: facts.TurnDispatched) -> list[str]:
+    """The models to try, in order, each once."""
+    return list(dict.fromkeys([fact.model, *fact.fallbacks]))
+
+
+def prompts(fact: facts.TurnDispatched) -> list[str]:
+    """The prompts of a turn."""
+    return fact.prompt_ids or [fact.prompt_id]
+
+
+def settled(state: BridgeState, turn: Turn) -> bool:
     """Whether an idle conversation has said all of the turn.
 
     Idle comes before the last message is whole (after an abort), and twice after an error; an unknown agent gives
-    an error and no message at all.
+    an error and no message at all. A prompt that came meanwhile is answered in the same run, unless that breaks off.
     """
     last = state.last
-    return state.error is not None if last is None else last.reported
+    if last is None:
+        return state.error is not None
+    if not last.reported:
+        return False
+    broken = last.error is not None or state.error is not None or turn.interrupted or turn.giving_up is not None
+    return broken or (state.answered and all(steered.taken for steered in turn.steered))
+
+
+def unanswered(state: BridgeState, turn: Turn) -> Steered | None:
+    """The steering prompt that an idle conversation has passed over, if it has."""
+    if not turn.steered or state.answered or not turn.steered[-1].taken or turn.steered[-1].repeated:
+        return None
+    return turn.steered[-1]
+
+
+def error(state: BridgeState, turn: Turn) -> AgentError | None:
+    """Why the present try failed, in OpenCode's words. An error is its own only if the last message has it, or if
+    there is no message: a context overflow, for one, is compacted away and the turn goes on."""
+    last = state.last
+    if last is None:
+        return state.error or turn.refused
+    if last.error is None and last.finish is None:
+        return state.error
+    return last.error
+
+
+def review(state: BridgeState, turn: Turn) -> ReviewCompleted | AgentError:
+    """What a review came to."""
+    return turn.review or reviews.read(turn.turn_id, state.last.text if state.last else "")
 
 
 def outcome(state: BridgeState, turn: Turn, now: float) -> TurnEnded:
-    """What the turn came to. An error is the turn's only if the last message has it, or if there is no message: a
-    context overflow, for one, is compacted away and the turn goes on."""
-    status, error = _verdict(state, turn)
+    """What the turn came to."""
+    status, why = _verdict(state, turn)
     return TurnEnded(
         turn_id=turn.turn_id,
         status=status,
-        error=error,
+        error=_with_chain(turn, why) if status == "failed" and why else why,
         cost=state.cost,
         tokens=state.tokens,
         duration_ms=round((now - turn.began) * 1000),
@@ -51,20 +140,27 @@ def outcome(state: BridgeState, turn: Turn, now: float) -> TurnEnded:
 
 
 def _verdict(state: BridgeState, turn: Turn) -> tuple[TurnStatus, AgentError | None]:
-    last = state.last
     if turn.interrupted or turn.lost:
         return "interrupted", turn.failure
     if turn.failure is not None:
         return "failed", turn.failure
-    error = last.error if last is not None else state.error
-    if last is not None and error is None and last.finish is None:
-        error = state.error
-    if error is not None:
-        return ("interrupted" if error.name == "MessageAbortedError" else "failed"), error
-    if last is None:
+    why = error(state, turn)
+    if why is not None:
+        return ("interrupted" if why.name == "MessageAbortedError" else "failed"), why
+    if turn.fact.kind == "review" and isinstance(reviewed := review(state, turn), AgentError):
+        return "failed", reviewed
+    if state.last is None and turn.review is None:
         return "failed", AgentError(
             name="no_answer",
             message="OpenCode ended the turn without an answer or an error. Send the prompt again; if it stays so,"
             " check that the model exists.",
         )
     return "completed", None
+
+
+def _with_chain(turn: Turn, why: AgentError) -> AgentError:
+    """The last error, with every model that was tried and its reason."""
+    if not turn.tried:
+        return why
+    reasons = [f"{tried.model}: {tried.error.message}" for tried in turn.tried]
+    return msgspec.structs.replace(why, message="; ".join([*reasons, f"{turn.model}: {why.message}"]))

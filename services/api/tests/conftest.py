@@ -1,5 +1,6 @@
 """A real api process on a real broker, a real database and a real event bus; only the ledger is a fake."""
 
+import asyncio
 import os
 import shutil
 import socket
@@ -16,6 +17,7 @@ from nats.aio.client import Client
 from valet_api.testing import FakeLedger
 from valet_event_bus.testing import START, Bus
 from valet_local import layout, postgres
+from valet_protocol.ids import new_id
 from valet_service import broker
 from valet_service.outbox import Outbox
 from valet_service.testing import BrokerProcess
@@ -65,6 +67,8 @@ class Api:
     def __init__(self, nats: BrokerProcess, database_url: str, run_dir: Path, config: str | None = CONFIG) -> None:
         self._run_dir = run_dir
         (run_dir / "token").write_text(TOKEN + "\n")
+        (run_dir / "keys").mkdir(exist_ok=True)
+        (run_dir / "keys" / "secret").write_bytes(b"s" * 32)
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port = probe.getsockname()[1]
@@ -93,6 +97,18 @@ class Api:
             channel.settimeout(START)
             self.process = subprocess.Popen([sys.executable, "-m", "valet_api"], env=self._environ)
             assert channel.recv(100) == b"READY=1"
+
+    async def announce(self, path: str, **headers: str) -> tuple[int, str]:
+        """Status and body of the answer to a POST whose body is announced and never sent."""
+        lines = [f"POST {path} HTTP/1.1", "host: x", f"authorization: Bearer {self.token}"]
+        lines += [f"{name.replace('_', '-')}: {value}" for name, value in headers.items()]
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write("\r\n".join([*lines, "", ""]).encode())
+        head = (await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 5)).decode().lower()
+        length = int(head.partition("content-length: ")[2].partition("\r\n")[0])
+        body = await asyncio.wait_for(reader.readexactly(length), 5)
+        writer.close()
+        return int(head.split(" ")[1]), body.decode()
 
     def end(self) -> float:
         """Seconds it took to stop in order."""
@@ -174,5 +190,23 @@ async def outbox(nats: BrokerProcess, nc: Client) -> AsyncIterator[Outbox]:
 async def client(api: Api) -> AsyncIterator[httpx.AsyncClient]:
     """The owner."""
     headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with httpx.AsyncClient(base_url=api.url, headers=headers, timeout=20) as http:
+        yield http
+
+
+@pytest.fixture
+async def session(client: httpx.AsyncClient, ledger: FakeLedger) -> str:
+    """A session of the owner."""
+    response = await client.post("/api/sessions", json={})
+    assert response.status_code == 201
+    return response.json()["id"]
+
+
+@pytest.fixture
+async def other(api: Api, client: httpx.AsyncClient) -> AsyncIterator[httpx.AsyncClient]:
+    """Another user; their name is their `User-Agent`."""
+    name = f"user-{new_id().lower()}"
+    made = (await client.post("/api/users", json={"name": name})).json()
+    headers = {"Authorization": f"Bearer {made['token']}", "User-Agent": name}
     async with httpx.AsyncClient(base_url=api.url, headers=headers, timeout=20) as http:
         yield http

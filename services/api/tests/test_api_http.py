@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 from nats.aio.client import Client
-from valet_api.testing import FakeLedger
+from valet_api.testing import FakeLedger, problem
 from valet_protocol import subjects
 from valet_protocol.errors import Unauthorised
 from valet_protocol.ids import is_ulid, new_id
@@ -16,26 +16,6 @@ from valet_protocol.requests import Authenticate, CreateSession, Identity, Submi
 from valet_service import rpc
 
 JSON = {"Content-Type": "application/json"}
-
-
-def problem(response: httpx.Response, status: int, code: str | None = None) -> dict[str, Any]:
-    """The problem document, checked for what every one must have."""
-    assert response.status_code == status, response.text
-    assert response.headers["content-type"] == "application/problem+json"
-    document = response.json()
-    assert document["status"] == status
-    assert document["title"]
-    assert document["detail"]
-    assert code is None or document["code"] == code
-    assert "Traceback" not in response.text
-    return document
-
-
-@pytest.fixture
-async def session(client: httpx.AsyncClient, ledger: FakeLedger) -> str:
-    response = await client.post("/api/sessions", json={})
-    assert response.status_code == 201
-    return response.json()["id"]
 
 
 async def test_a_new_session_is_created_with_its_location(client: httpx.AsyncClient, ledger: FakeLedger) -> None:
@@ -77,11 +57,11 @@ async def test_an_abort_with_the_same_key_is_done_once(
 ) -> None:
     path = f"/api/sessions/{session}/abort"
     key = {"Idempotency-Key": new_id()}
-    problem(await client.post(path, headers=key), 409, "nothing_running")
-    ledger.running = True  # a refusal is not kept
+    ledger.running = True
     replies = [await client.post(path, headers=key) for _ in range(2)]
     assert [reply.status_code for reply in replies] == [202, 202]
     assert replies[0].json() == replies[1].json() == {"seq": 8}
+    assert [reply.headers.get("idempotency-replayed") for reply in replies] == [None, "true"]
     problem(await client.post(path), 409, "nothing_running")
 
 
@@ -190,7 +170,13 @@ async def test_another_users_session_is_404_and_not_listed(
     assert made.status_code == 201
     headers = {"Authorization": f"Bearer {made.json()['token']}"}
     async with httpx.AsyncClient(base_url=api.url, headers=headers) as other:
-        assert (await other.get("/api/me")).json() == {"id": made.json()["id"], "name": name, "admin": False}
+        assert (await other.get("/api/me")).json() == {
+            "id": made.json()["id"],
+            "name": name,
+            "admin": False,
+            "email": None,
+            "display_name": None,
+        }
         assert (await other.get("/api/sessions")).json()["items"] == []
         problem(await other.get(f"/api/sessions/{session}"), 404)
         problem(await other.post(f"/api/sessions/{session}/messages", json={"content": "x"}), 404)
@@ -305,9 +291,30 @@ async def test_a_bad_page_is_refused(client: httpx.AsyncClient, ledger: FakeLedg
 
 async def test_unknown_routes_and_methods_are_problems_too(client: httpx.AsyncClient) -> None:
     problem(await client.get("/api/nothing"), 404, "no_such_route")
-    response = await client.patch("/api/sessions")
-    problem(response, 405, "method_not_allowed")
-    assert "POST" in response.headers["allow"]
+
+
+@pytest.mark.parametrize(
+    ("path", "allowed"),
+    [
+        ("/api/sessions", {"GET", "POST"}),
+        ("/api/sessions/x", {"GET", "PATCH", "DELETE"}),
+        ("/api/sessions/x/messages", {"GET", "POST"}),
+        ("/api/sessions/x/abort", {"POST"}),
+        ("/api/sessions/x/prompts/y", {"PATCH", "DELETE"}),
+        ("/api/sessions/x/participants/y", {"PUT", "DELETE"}),
+        ("/api/sessions/x/links/y", {"DELETE"}),
+        ("/api/me", {"GET", "PATCH"}),
+        ("/api/import", {"POST"}),
+        ("/health", {"GET"}),
+    ],
+)
+async def test_a_method_an_address_does_not_take_is_405_with_those_it_takes(
+    client: httpx.AsyncClient, path: str, allowed: set[str]
+) -> None:
+    for method in {"GET", "POST", "PUT", "PATCH", "DELETE", "TRACE"} - allowed:
+        response = await client.request(method, path)
+        problem(response, 405, "method_not_allowed")
+        assert set(response.headers["allow"].split(", ")) == allowed | {"OPTIONS"}, (method, path)
 
 
 @pytest.mark.parametrize("raw", [b"\x16\x03\x01nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nX: " + b"y" * (80 << 10)])
@@ -369,15 +376,42 @@ async def test_openapi_names_every_operation_its_security_and_its_problems(api: 
         "webSocket",
         "listModels",
         "createUser",
+        *("listPrompts", "editPrompt", "withdrawPrompt", "reorderQueue", "listTurns", "getState", "getReview"),
+        *("addAttachment", "getAttachment", "changeSession", "revert", "unrevert", "requestCommand", "getCommand"),
+        *("listParticipants", "addParticipant", "removeParticipant", "createLink", "revokeLink", "joinSession"),
+        *("forkSession", "exportSession", "importSession", "listNotifications", "markNotificationsRead"),
     }
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     send = document["paths"]["/api/sessions/{session_id}/messages"]["post"]
     assert "application/problem+json" in send["responses"]["422"]["content"]
-    assert send["requestBody"]["content"]["application/json"]["schema"]["examples"] == [
-        {"content": "Fix the failing test."}
-    ]
+    examples = send["requestBody"]["content"]["application/json"]["schema"]["examples"]
+    assert {"content": "Fix the failing test."} in examples
     names = {parameter["name"] for parameter in send["parameters"]}
     assert names == {"session_id", "Idempotency-Key"}
+
+
+async def test_openapi_says_of_every_body_that_it_takes_nothing_else_and_has_an_example(api: Any) -> None:
+    async with httpx.AsyncClient(base_url=api.url) as nobody:
+        document = (await nobody.get("/schema/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+    bodies = {
+        (method, path): operation["requestBody"]["content"]["application/json"]["schema"]
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if "application/json" in operation.get("requestBody", {}).get("content", {})
+    }
+    assert len(bodies) == 15
+    for where, schema in bodies.items():
+        name = str(schema).partition("#/components/schemas/")[2].partition("'")[0]
+        assert schemas[name]["additionalProperties"] is False, where
+        assert schema["examples"], where
+    assert schemas["PolicyFields"]["additionalProperties"] is False
+    assert schemas["Rule"]["additionalProperties"] is False
+    assert "additionalProperties" not in schemas["SessionView"]
+    assert set(schemas["NewOrder"]["required"]) == {"prompt_ids"}
+    posts = [operations["post"] for operations in document["paths"].values() if "post" in operations]
+    for operation in posts:
+        assert "Idempotency-Key" in {parameter["name"] for parameter in operation["parameters"]}, operation
 
 
 async def test_other_services_can_ask_who_a_token_belongs_to(api: Any, nc: Client) -> None:

@@ -15,11 +15,6 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
 
 
-@pytest.fixture
-async def session(client: httpx.AsyncClient, ledger: FakeLedger) -> str:
-    return (await client.post("/api/sessions", json={})).json()["id"]
-
-
 async def follow(api: Any, session: str, headers: str = "", query: str = "") -> SseReader:
     sock = socket.create_connection(("127.0.0.1", api.port), timeout=5)
     sock.setblocking(False)

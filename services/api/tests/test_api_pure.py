@@ -6,11 +6,9 @@ import msgspec
 import pytest
 from valet_api.model_files import ModelFiles
 from valet_api.models import checked_model, chosen_model, listed
-from valet_api.replays import Replays
 from valet_api.repos import checked_branch, checked_repo
 from valet_api.routes.live import checked_cursor
-from valet_protocol.errors import BadRequest, Conflict, Unprocessable
-from valet_protocol.requests import Done
+from valet_protocol.errors import BadRequest, Unprocessable
 from valet_service.config_file import ModelList as Known
 from valet_service.config_file import ValetConfig, model_list_path, parse, with_environment
 
@@ -162,23 +160,3 @@ def test_a_cursor_is_a_plain_number(text: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         checked_cursor(text)
     assert refusal.value.code == "bad_cursor"
-
-
-async def test_a_replay_is_given_while_fresh_and_refusals_are_not_kept() -> None:
-    now, done = 0.0, 0
-    replays = Replays(lambda: now)
-
-    async def act() -> Done:
-        nonlocal done
-        done += 1
-        if done == 1:
-            raise Conflict("nothing_running", "")
-        return Done(seq=done)
-
-    with pytest.raises(Conflict):
-        await replays.once(("k",), act)
-    assert [(await replays.once(("k",), act)).seq for _ in range(3)] == [2, 2, 2]
-    assert (await replays.once(("other",), act)).seq == 3
-    assert (await replays.once(None, act)).seq == 4
-    now = 601.0
-    assert (await replays.once(("k",), act)).seq == 5

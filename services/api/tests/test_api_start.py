@@ -10,6 +10,8 @@ import pytest
 
 def start(tmp_path: Path, **environ: str) -> str:
     """What a process that must not start says."""
+    (tmp_path / "keys").mkdir(exist_ok=True)
+    (tmp_path / "keys" / "secret").write_bytes(b"s" * 32)
     result = subprocess.run(
         [sys.executable, "-m", "valet_api"],
         env={

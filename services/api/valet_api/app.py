@@ -12,6 +12,7 @@ from litestar import Litestar
 from litestar.datastructures import State
 from litestar.di import Provide
 from litestar.exceptions import HTTPException
+from litestar.middleware import DefineMiddleware
 from nats.aio.client import Client
 from valet_protocol import subjects
 from valet_protocol.errors import Refused
@@ -19,18 +20,36 @@ from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.ids import new_id
 from valet_protocol.requests import Authenticate, Identity
 from valet_service import broker, database, lifecycle, logs, rpc
+from valet_service.object_store import ObjectStore, open_store
 from valet_service.settings import Settings
 
 from valet_api import config, docs, limits, problems
+from valet_api.attachments import Attachments
 from valet_api.auth import Authenticator
 from valet_api.config import ApiSettings
 from valet_api.connection import Connection
 from valet_api.errors import PortTaken
+from valet_api.forks import Forks
 from valet_api.hand_over import Door
 from valet_api.ledger import Ledger
 from valet_api.model_files import ModelFiles
-from valet_api.replays import Replays
-from valet_api.routes import live, messages, people, platform, sessions
+from valet_api.once import Once, sweep
+from valet_api.replies import Replies
+from valet_api.routes import (
+    attachments,
+    commands,
+    live,
+    messages,
+    notifications,
+    people,
+    platform,
+    queue,
+    sessions,
+    sharing,
+    state,
+    transfer,
+)
+from valet_api.schemas import StructSchemas
 from valet_api.store import Store
 
 _log = logs.get(__name__)
@@ -46,20 +65,33 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     authenticator: Authenticator
     model_files: ModelFiles
     policy: SessionPolicy
+    replies: Replies
+    objects: ObjectStore
+    secret: bytes
 
 
 def application(parts: Parts) -> Litestar:
     """The ASGI application."""
+    # a name here must not be a field of any body: Litestar takes an error of the one for an error of the other
     given = {
         "nc": parts.nc,
         "ledger": parts.ledger,
         "store": parts.store,
         "door": parts.door,
-        "policy": parts.policy,
-        "replays": Replays(),
+        "usual_policy": parts.policy,
+        "authenticator": parts.authenticator,
+        "forks": Forks(parts.objects),
+        "attached": Attachments(parts.objects, parts.store),
+        "secret": parts.secret,
     }
     return Litestar(
-        route_handlers=[sessions.router, messages.router, live.router, people.router, platform.router],
+        route_handlers=[
+            *(sessions.router, messages.router, queue.router, commands.router, attachments.router),
+            *(sharing.router, transfer.router, state.router),
+            *(live.router, people.router, notifications.router, platform.router),
+        ],
+        middleware=[DefineMiddleware(Once, kept=parts.replies)],
+        plugins=[StructSchemas()],
         dependencies={
             **{name: _provide(part) for name, part in given.items()},
             "model_list": Provide(parts.model_files.current, sync_to_thread=False),
@@ -116,12 +148,18 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         authenticator=Authenticator(store),
         model_files=ModelFiles(own.config, settings.data_dir),
         policy=SessionPolicy(question_timeout_s=own.config.sandbox.question_timeout_seconds),
+        replies=Replies(pool),
+        objects=open_store(own.config.objects, nc=nc),
+        secret=own.secret,
     )
     await _serve_authenticate(nc, parts.authenticator)
+    sweeping = asyncio.create_task(sweep(parts.replies))
     try:
         await _serve(parts, listener, stop)
     finally:
+        sweeping.cancel()
         parts.door.close()
+        await parts.objects.close()
         await nc.close()
         pool.terminate()
 
@@ -156,7 +194,8 @@ async def _serve(parts: Parts, listener: socket.socket, stop: asyncio.Event) -> 
 
 async def _serve_authenticate(nc: Client, authenticator: Authenticator) -> None:
     async def authenticate(request: Authenticate) -> Identity:
-        return await authenticator.identify(request.token)
+        person = await authenticator.identify(request.token)
+        return Identity(user=person.user, name=person.name, admin=person.admin)
 
     await rpc.serve(nc, subjects.service("api", Authenticate.method), Authenticate, authenticate, queue="api")
 

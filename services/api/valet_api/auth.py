@@ -8,11 +8,10 @@ from typing import Any
 from litestar.connection import ASGIConnection
 from litestar.handlers import BaseRouteHandler
 from valet_protocol.errors import Forbidden, Unauthorised, Unavailable
-from valet_protocol.requests import Identity
 from valet_service import database, logs
 
 from valet_api import limits
-from valet_api.store import Store, hash_of
+from valet_api.store import Person, Store, hash_of
 
 _log = logs.get(__name__)
 
@@ -29,9 +28,9 @@ class Authenticator:
     def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
-        self._known: dict[bytes, tuple[Identity, float]] = {}
+        self._known: dict[bytes, tuple[Person, float]] = {}
 
-    async def identify(self, token: str) -> Identity:
+    async def identify(self, token: str) -> Person:
         """Raises `Unauthorised` for a token nobody has, `Unavailable` when it cannot be looked up."""
         key = hash_of(token)
         identity, checked = self._known.get(key, (None, 0.0))
@@ -40,7 +39,7 @@ class Authenticator:
         until = self._clock() + limits.DATABASE_WAIT
         while True:
             try:
-                found = await asyncio.wait_for(self._store.identity(token), limits.DATABASE_WAIT)
+                found = await asyncio.wait_for(self._store.person(token), limits.DATABASE_WAIT)
                 break
             except database.UNAVAILABLE as error:
                 _log.warning("identity_not_checked", error=str(error) or type(error).__name__)
@@ -60,6 +59,10 @@ class Authenticator:
         while len(self._known) > limits.IDENTITIES:
             del self._known[next(iter(self._known))]
         return found
+
+    def forget(self, user: str) -> None:
+        """A user has changed: look them up again."""
+        self._known = {key: entry for key, entry in self._known.items() if entry[0].user != user}
 
 
 def bearer(connection: ASGIConnection[Any, Any, Any, Any]) -> str | None:

@@ -23,6 +23,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     event_bus: Path
     """Socket on which the event bus takes connections over."""
     config: ValetConfig
+    secret: bytes
+    """The installation's key; tokens that must come out alike twice derive from it."""
 
 
 def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> ApiSettings:
@@ -36,7 +38,15 @@ def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> ApiSett
         admin_token=_admin_token(environ.get("VALET_ADMIN_TOKEN_FILE")),
         event_bus=settings.run_dir / "event-bus.sock",
         config=with_environment(_config(settings.config), environ),
+        secret=_secret(settings.keys_dir / "secret"),
     )
+
+
+def _secret(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadSettings(f"{path} cannot be read: {error.strerror}; `valet up` makes it") from error
 
 
 def _config(path: Path | None) -> ValetConfig:

@@ -47,10 +47,11 @@ def refused(_: Request[Any, Any, Any], refusal: Refused) -> Response[bytes]:
     return document(refusal.problem())
 
 
-def http_error(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """An error the framework found: no route, wrong method, a body or parameter that does not fit."""
     status = error.status_code
     if status >= 500:
+        _log.error("request_failed", method=request.method, path=request.url.path, error=str(error))
         return document(Unavailable("internal", "The request could not be handled; try again.").problem())
     title, code = _CODES.get(status, ("Bad request", "bad_request"))
     detail = _DETAILS.get(status) or _explain(error)

@@ -1,4 +1,4 @@
-"""A real nats-server and a real event bus process."""
+"""A real nats-server, a real PostgreSQL and real event bus processes; the ledger is a fake."""
 
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 from nats.aio.client import Client
 from valet_event_bus.testing import Bus
-from valet_service import broker
+from valet_protocol.errors import NotFound
+from valet_protocol.events.agent import Tokens
+from valet_protocol.requests import GetSession, SessionView
+from valet_service import broker, rpc
 from valet_service.outbox import Outbox
 from valet_service.testing import BrokerProcess
 
@@ -44,3 +47,47 @@ def bus(nats: BrokerProcess, nc: Client) -> Iterator[Bus]:
         if service.process and service.process.poll() is None:
             service.process.kill()
             service.process.wait(5)
+
+
+@pytest.fixture
+def other_bus(nats: BrokerProcess, nc: Client) -> Iterator[Bus]:
+    """A second replica."""
+    with tempfile.TemporaryDirectory(prefix="valet-bus-") as folder:
+        service = Bus(nats, Path(folder))
+        service.start()
+        yield service
+        if service.process and service.process.poll() is None:
+            service.process.kill()
+            service.process.wait(5)
+
+
+@pytest.fixture
+async def ledger(nc: Client) -> list[str]:
+    """Says of every session that it belongs to everybody but strangers, and notes what it was asked."""
+    asked: list[str] = []
+
+    async def get_session(request: GetSession) -> SessionView:
+        asked.append(request.session_id)
+        if request.user == "somebody-else":
+            raise NotFound("session_not_found", "There is no such session.")
+        return SessionView(
+            id=request.session_id,
+            status="ready",
+            status_detail="",
+            owner="U",
+            title="",
+            repo=None,
+            branch=None,
+            model="a/b",
+            created_at="",
+            updated_at="",
+            epoch=1,
+            cost=0,
+            tokens=Tokens(),
+            turns=0,
+            seq=1,
+        )
+
+    await rpc.serve(nc, "rpc.ledger.*.get_session", GetSession, get_session, queue="ledger")
+    await nc.flush()
+    return asked

@@ -77,6 +77,16 @@ async def test_every_cursor_resumes_exactly_once_while_events_are_published(bus:
         reader.close()
 
 
+async def test_every_cursor_of_a_session_nobody_watches_brings_exactly_what_follows(bus: Bus, outbox: Outbox) -> None:
+    for position in range(4):
+        session = new_id()
+        seqs = await stored(outbox, [some_event(session, n) for n in range(4)])
+        reader = watch(bus, session, seqs[position])  # the last event but one is where the hub and history meet
+        await reader.until(lambda r: r.synced_seq is not None)
+        assert reader.seqs == seqs[position + 1 :]
+        reader.close()
+
+
 async def test_cursor_just_stored_is_not_refused_and_brings_only_what_follows(bus: Bus, outbox: Outbox) -> None:
     session = new_id()
     for number in range(20):

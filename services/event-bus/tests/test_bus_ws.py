@@ -1,106 +1,13 @@
 """Claims about many sessions over one WebSocket. The client is the `websockets` library; the ledger is a fake."""
 
 import asyncio
-import base64
-import os
 
-import msgspec
 import pytest
-from nats.aio.client import Client
-from valet_event_bus.testing import Bus, handed_over, some_event, stored
+from valet_event_bus.testing import Bus, Socket, some_event, stored
 from valet_protocol import subjects
-from valet_protocol.errors import NotFound
-from valet_protocol.events.agent import Tokens
 from valet_protocol.ids import new_id
-from valet_protocol.requests import GetSession, HandOver, SessionView
-from valet_service import rpc
+from valet_protocol.requests import GetSession
 from valet_service.outbox import Outbox
-from websockets.frames import Frame, Opcode
-from websockets.protocol import OPEN, Protocol, Side
-
-
-class Socket:
-    """A WebSocket client on a connection that was handed over."""
-
-    def __init__(self, bus: Bus, user: str = "U") -> None:
-        key = base64.b64encode(os.urandom(16)).decode()
-        self.sock = handed_over(bus.entrance, HandOver(kind="ws", user=user, ws_key=key))
-        self._grammar = Protocol(Side.CLIENT, state=OPEN)
-        self._messages: list[dict] = []
-        self._head: bytes | None = None
-        self.pings = 0
-
-    async def send(self, message: object) -> None:
-        await self.text(msgspec.json.encode(message))
-
-    async def text(self, data: bytes) -> None:
-        self._grammar.send_text(data)
-        await self._flush()
-
-    async def _flush(self) -> None:
-        for data in self._grammar.data_to_send():
-            await asyncio.get_running_loop().sock_sendall(self.sock, data)
-
-    async def receive(self) -> dict:
-        """The next message."""
-        async with asyncio.timeout(10):
-            while not self._messages:
-                data = await asyncio.get_running_loop().sock_recv(self.sock, 1 << 16)
-                assert data, "the connection ended"
-                if self._head is None:
-                    self._head, _, data = data.partition(b"\r\n\r\n")
-                    assert self._head.startswith(b"HTTP/1.1 101 ")
-                self._grammar.receive_data(data)
-                for frame in self._grammar.events_received():
-                    if isinstance(frame, Frame) and frame.opcode is Opcode.TEXT:
-                        self._messages.append(msgspec.json.decode(frame.data))
-                await self._flush()
-        return self._messages.pop(0)
-
-    async def events(self, count: int) -> tuple[dict[str, list[int]], list[str]]:
-        """Sequences by session until so many have come; and the sessions whose mark came, in that order."""
-        seqs: dict[str, list[int]] = {}
-        synced: list[str] = []
-        while sum(map(len, seqs.values())) < count:
-            message = await self.receive()
-            if message["type"] == "events":
-                seqs.setdefault(message["session_id"], []).extend(event["seq"] for event in message["events"])
-            else:
-                assert message["type"] == "synced"
-                synced.append(message["session_id"])
-        return seqs, synced
-
-
-@pytest.fixture
-async def ledger(nc: Client) -> list[str]:
-    """Says of every session that it belongs to U, and notes what it was asked."""
-    asked: list[str] = []
-
-    async def get_session(request: GetSession) -> SessionView:
-        asked.append(request.session_id)
-        if request.user != "U":
-            raise NotFound("session_not_found", "There is no such session.")
-        return SessionView(
-            id=request.session_id,
-            status="ready",
-            status_detail="",
-            owner="U",
-            title="",
-            repo=None,
-            branch=None,
-            model="a/b",
-            created_at="",
-            updated_at="",
-            epoch=1,
-            cost=0,
-            tokens=Tokens(),
-            turns=0,
-            seq=1,
-        )
-
-    await rpc.serve(nc, "rpc.ledger.*.get_session", GetSession, get_session, queue="ledger")
-    await nc.flush()
-    return asked
 
 
 async def test_many_sessions_over_one_socket_each_with_history_mark_and_live(

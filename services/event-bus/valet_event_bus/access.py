@@ -1,4 +1,8 @@
-"""May this user watch this session? The ledger knows; its yes is believed for a while."""
+"""May this user watch this session? The ledger knows; its yes is believed for a while.
+
+A removal that passes through the hub goes before both: a yes that was given before it, or that comes from a read model
+a few milliseconds behind the log, no longer counts.
+"""
 
 import time
 from collections.abc import Callable
@@ -20,15 +24,34 @@ class Access:
         self._nc = nc
         self._clock = clock
         self._granted: dict[tuple[str, str], float] = {}
+        self._removed: dict[tuple[str, str], float] = {}
+
+    def removed(self, user: str, session_id: str) -> None:
+        """The log says that this user no longer takes part."""
+        now = self._clock()
+        self._granted.pop((user, session_id), None)
+        self._removed = {key: until for key, until in self._removed.items() if until > now}
+        self._removed[user, session_id] = now + limits.REMOVAL_REMEMBERED
+
+    def added(self, user: str, session_id: str) -> None:
+        """The log says that this user takes part."""
+        self._removed.pop((user, session_id), None)
+
+    def refuse_removed(self, user: str, session_id: str) -> None:
+        """Raises `NotFound` for somebody who was just removed."""
+        if self._removed.get((user, session_id), 0.0) > self._clock():
+            raise NotFound("session_not_found", f"There is no session {session_id[:40]!r}.")
 
     async def check(self, user: str, session_id: str) -> None:
         """Raises `NotFound` for a session that is not there or not theirs, `Unavailable` while nobody can say."""
         now = self._clock()
+        self.refuse_removed(user, session_id)
         if self._granted.get((user, session_id), 0.0) > now:
             return
         if not is_ulid(session_id):
             raise NotFound("session_not_found", f"There is no session {session_id[:40]!r}.")
         request = GetSession(session_id=session_id, user=user)
         await rpc.call(self._nc, subjects.ledger_command(session_id, request.method), request, SessionView)
+        self.refuse_removed(user, session_id)  # while the ledger was asked
         self._granted = {key: until for key, until in self._granted.items() if until > now}
         self._granted[user, session_id] = now + limits.ACCESS_FRESH

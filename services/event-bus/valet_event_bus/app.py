@@ -1,4 +1,4 @@
-"""The event bus, wired: log → hub → clients that api hands over."""
+"""The event bus, wired: log → hub → clients that api hands over; log → notifications."""
 
 import asyncio
 import contextlib
@@ -12,11 +12,16 @@ from valet_service.settings import Settings
 
 from valet_event_bus import limits, stream
 from valet_event_bus.access import Access
+from valet_event_bus.attendance import Attendance
 from valet_event_bus.client import Client, tune
 from valet_event_bus.config import socket_path
 from valet_event_bus.hand_over import Entrance
 from valet_event_bus.hub import Hub
+from valet_event_bus.mailbox import Mailboxes
+from valet_event_bus.notifier import Notifier
+from valet_event_bus.serve import NotificationRequests
 from valet_event_bus.sse import SseClient
+from valet_event_bus.store import Store
 from valet_event_bus.ws import WsClient
 
 _log = logs.get(__name__)
@@ -25,10 +30,12 @@ _log = logs.get(__name__)
 class Clients:
     """Every connected client."""
 
-    def __init__(self, nc: Broker, hub: Hub) -> None:
+    def __init__(self, nc: Broker, hub: Hub, access: Access, attendance: Attendance, mailboxes: Mailboxes) -> None:
         self._nc = nc
         self._hub = hub
-        self._access = Access(nc)
+        self._access = access
+        self._attendance = attendance
+        self._mailboxes = mailboxes
         self._all: dict[Client, None] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
@@ -45,18 +52,22 @@ class Clients:
             client = self._client(message)
             await asyncio.get_running_loop().connect_accepted_socket(lambda: client, connection)
             self._all[client] = None
+            if isinstance(client, WsClient):
+                self._mailboxes.add(client)
         except OSError as error:  # it went away on the way here
             _log.debug("connection_gone", error=str(error))
             connection.close()
 
     def _client(self, message: HandOver) -> Client:
+        nc, hub, access, attendance = self._nc, self._hub, self._access, self._attendance
         if message.kind == "sse":
             session_id = message.session_id or ""
-            return SseClient(self._nc, self._hub, message.user, session_id, message.after, self._closed)
-        return WsClient(self._nc, self._hub, self._access, message.user, message.ws_key or "", self._closed)
+            return SseClient(nc, hub, access, attendance, message.user, session_id, message.after, self._closed)
+        return WsClient(nc, hub, access, attendance, message.user, message.name, message.ws_key or "", self._closed)
 
     def _closed(self, client: Client) -> None:
         self._all.pop(client, None)
+        self._mailboxes.remove(client)
         if not self._all:
             self._empty.set()
 
@@ -86,18 +97,40 @@ def allow_connections() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
+async def keep_notifications(url: str, log_end: int, store: Store, notifier: Notifier, hub: Hub) -> None:
+    """Until cancelled. Waits for the database, for which nobody who follows a session waits."""
+    await store.open(url, log_end)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(notifier.run(lambda: hub.position))
+        group.create_task(notifier.prune())
+
+
 async def main(settings: Settings, stop: asyncio.Event) -> None:
     """Serve until `stop` is set."""
     allow_connections()
     nc = await broker.connect_service(settings, "event-bus")
     await broker.ensure_stream(nc)
-    hub = Hub(nc, await stream.last_seq(nc))
-    clients = Clients(nc, hub)
+    access = Access(nc)
+    log_end = await stream.last_seq(nc)
+    hub = Hub(nc, log_end, access)
+    attendance = Attendance(nc)
+    mailboxes = Mailboxes()
+    clients = Clients(nc, hub, access, attendance, mailboxes)
+    store = Store()
     parts = [
         asyncio.create_task(hub.run()),
+        asyncio.create_task(attendance.run()),
         asyncio.create_task(clients.keep_alive(SseClient, limits.KEEP_ALIVE)),
         asyncio.create_task(clients.keep_alive(WsClient, limits.PING)),
     ]
+    if settings.database_url:
+        notifier = Notifier(nc, store, attendance.attentive)
+        hub.overhear = notifier.feed.offer
+        parts.append(asyncio.create_task(keep_notifications(settings.database_url, log_end, store, notifier, hub)))
+    else:
+        _log.warning("no_notifications", reason="VALET_DATABASE_URL is not set: sessions can be followed, no more")
+    await mailboxes.listen(nc)
+    await NotificationRequests(nc, store).start()
     stopped = asyncio.create_task(stop.wait())
     reading = asyncio.create_task(hub.reading.wait())
     done, _ = await asyncio.wait([stopped, reading, *parts], return_when=asyncio.FIRST_COMPLETED)
@@ -108,6 +141,8 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         done, _ = await asyncio.wait([stopped, *parts], return_when=asyncio.FIRST_COMPLETED)
     await clients.close()
     await tasks.end(*(task for task in (stopped, reading, *parts) if not task.done()))
+    await attendance.close()
+    store.close()
     await nc.close()
     for task in parts:
         if task in done:

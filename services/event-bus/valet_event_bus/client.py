@@ -23,6 +23,7 @@ class Client(asyncio.Protocol):
         self._paused = False
         self._drained: list[asyncio.Future[None]] = []
         self._gone = False
+        self._closing = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -62,7 +63,7 @@ class Client(asyncio.Protocol):
     def write(self, data: bytes) -> None:
         """Send without waiting. A client that has not taken what it was given long ago is cut."""
         transport = self._transport
-        if transport is None or self._gone:
+        if transport is None or self._gone or self._closing:
             return
         if self._paused and transport.get_write_buffer_size() > limits.SLOW_CLIENT_BYTES:
             _log.info("slow_client_cut", user=self.user, unsent=transport.get_write_buffer_size())
@@ -70,9 +71,16 @@ class Client(asyncio.Protocol):
             return
         transport.write(data)
 
+    def write_if_idle(self, data: bytes) -> bool:
+        """Send what can wait, or be left out, only to a client that has taken what it got before."""
+        if self._paused:
+            return False
+        self.write(data)
+        return True
+
     def check(self) -> None:
-        """Raises `Gone` when the connection has ended."""
-        if self._gone:
+        """Raises `Gone` when the connection has ended, or is about to."""
+        if self._gone or self._closing:
             raise Gone
 
     async def drained(self) -> None:
@@ -84,7 +92,8 @@ class Client(asyncio.Protocol):
             await waiter
 
     def close(self) -> None:
-        """End the connection once what was written has been taken."""
+        """End the connection once what was written has been taken. Nothing more is written."""
+        self._closing = True
         if self._transport is not None:
             self._transport.close()
 

@@ -108,6 +108,11 @@ def error_ws(session_id: str | None, problem: Problem) -> bytes:
     return text_frame(msgspec.json.encode({"type": "error", "session_id": session_id, "problem": problem}))
 
 
+def presence_ws(session_id: str, people: Sequence[msgspec.Struct]) -> bytes:
+    """Who watches a session."""
+    return text_frame(msgspec.json.encode({"type": "presence", "session_id": session_id, "users": people}))
+
+
 PONG_WS = b'\x81\x0f{"type":"pong"}'
 """The answer to a client's `{"type":"ping"}`."""
 

@@ -6,11 +6,13 @@ events gather in the reader and go out joined in the next one, so the work per e
 
 import asyncio
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from nats.aio.client import Client
+from valet_protocol.codec import decode
 from valet_protocol.errors import BadEvent
+from valet_protocol.events.facts import ParticipantAdded, ParticipantRemoved
 from valet_service import logs
 from valet_service.log_reader import Entry, LogReader
 
@@ -20,12 +22,32 @@ from valet_event_bus.frames import Batch, Line, line, split
 _log = logs.get(__name__)
 
 
+_MEMBERSHIP = ("fact.participant_added", "fact.participant_removed")
+
+
 class Watcher(Protocol):
-    """A client's view of one session."""
+    """A client's view of one session. Hashable by identity."""
+
+    @property
+    def user(self) -> str:
+        """Whose it is."""
+        ...
 
     def send(self, batch: Batch) -> None:
         """Take events, without waiting; who is too slow cuts itself off."""
         ...
+
+    def revoked(self) -> None:
+        """The user may no longer watch the session: say so, and leave the channel."""
+        ...
+
+
+class Membership(Protocol):
+    """Who wants to know who takes part in a session. Called in the order of the log, before anything that follows."""
+
+    def added(self, user: str, session_id: str) -> None: ...
+
+    def removed(self, user: str, session_id: str) -> None: ...
 
 
 class Channel:
@@ -38,7 +60,7 @@ class Channel:
         self.floor = floor
         """Every event of the session above this sequence that the hub has read is in `recent`."""
         self.recent: deque[Line] = deque()
-        self.holders = 0
+        self.holders: dict[Watcher, None] = {}
         """Watchers that follow or are about to."""
         self._bytes = 0
         self._live: dict[Watcher, None] = {}
@@ -75,27 +97,33 @@ class Channel:
 class Hub:
     """Reads the log from its present end on and passes it to the channels. Run `run()` as a task."""
 
-    def __init__(self, nc: Client, position: int) -> None:
+    def __init__(self, nc: Client, position: int, membership: Membership) -> None:
         self._nc = nc
+        self._membership = membership
         self._channels: dict[str, Channel] = {}
         self._waiting: dict[asyncio.Future[None], int] = {}
+        self.overhear: Callable[[Sequence[Entry]], None] = lambda _: None
+        """Given everything that was read, whether anybody watches or not; must not wait."""
         self.reading = asyncio.Event()
         """Set once the log is being read."""
         self.position = position
         """Sequence up to which the log has been read."""
 
-    def join(self, session_id: str) -> Channel:
+    def join(self, session_id: str, watcher: Watcher) -> Channel:
         """The session's channel, kept until everybody who joined has left."""
         channel = self._channels.get(session_id)
         if channel is None:
             channel = self._channels[session_id] = Channel(session_id, self.position)
-        channel.holders += 1
+        channel.holders[watcher] = None
         return channel
 
-    def leave(self, channel: Channel) -> None:
-        channel.holders -= 1
-        if not channel.holders:
-            del self._channels[channel.session_id]
+    def leave(self, channel: Channel, watcher: Watcher) -> None:
+        """Nothing more of that session for this watcher. One that has left already is fine."""
+        channel.remove(watcher)
+        if watcher in channel.holders:
+            del channel.holders[watcher]
+            if not channel.holders:
+                del self._channels[channel.session_id]
 
     async def reach(self, seq: int) -> None:
         """Wait, for a moment, until the hub has read up to a sequence of the log.
@@ -129,20 +157,44 @@ class Hub:
         """Sort entries by session and publish them. Nothing here waits, so a joining client sees all or nothing."""
         channels = self._channels
         touched: dict[str, list[Line]] = {}
-        if channels:
-            for entry in entries:
-                tokens = entry.subject.split(".", 3)
-                session_id = tokens[2] if len(tokens) > 2 else ""
-                if session_id in channels:
-                    try:
-                        one = line(entry.seq, entry.subject, entry.payload)
-                    except BadEvent as error:
-                        _log.warning("not_an_event", seq=entry.seq, subject=entry.subject, error=str(error))
-                        continue
-                    touched.setdefault(session_id, []).append(one)
+        for entry in entries:
+            tokens = entry.subject.split(".", 3)
+            session_id = tokens[2] if len(tokens) > 2 else ""
+            if session_id in channels:
+                try:
+                    one = line(entry.seq, entry.subject, entry.payload)
+                except BadEvent as error:
+                    _log.warning("not_an_event", seq=entry.seq, subject=entry.subject, error=str(error))
+                    continue
+                touched.setdefault(session_id, []).append(one)
+            if tokens[-1] in _MEMBERSHIP:
+                if session_id in touched:  # who is removed still gets to know of it, and nothing more
+                    channels[session_id].publish(touched.pop(session_id))
+                self._admit(session_id, entry)
         self.position = entries[-1].seq
         for session_id, lines in touched.items():
-            channels[session_id].publish(lines)
+            if session_id in channels:
+                channels[session_id].publish(lines)
+        self.overhear(entries)
         for waiter, cursor in list(self._waiting.items()):
             if cursor <= self.position and not waiter.done():
                 waiter.set_result(None)
+
+    def _admit(self, session_id: str, entry: Entry) -> None:
+        """Pass on who takes part from here on, and cut off who no longer does."""
+        try:
+            data = decode(entry.payload).data
+        except BadEvent as error:
+            _log.warning("not_an_event", seq=entry.seq, subject=entry.subject, error=str(error))
+            return
+        match data:
+            case ParticipantAdded(user=user):
+                self._membership.added(user, session_id)
+            case ParticipantRemoved(user=user):
+                self._membership.removed(user, session_id)
+                channel = self._channels.get(session_id)
+                for watcher in list(channel.holders) if channel else ():
+                    if watcher.user == user:
+                        watcher.revoked()
+            case _:
+                return

@@ -60,3 +60,72 @@ CLOSE_GRACE = 0.5
 
 HAND_OVER_FRAME = 64 << 10
 """Largest hand-over message: it is a few hundred bytes; more is a fault."""
+
+TYPING = 6.0
+"""How long typing counts without being said again: clients renew it every few seconds, a pause to think is longer."""
+
+ANNOUNCE = 10.0
+"""Between two words of a replica about who is with it: a lost one is made good by the next."""
+
+REPLICA_SILENT = 30.0
+"""After three missing words a replica is gone, and its people with it, until they connect to another."""
+
+PRESENCE_GOODBYE = 0.5
+"""For the broker to take the last word of a replica that stops; it has 4 s for all of its stopping."""
+
+PRESENCE_FLUSH = 0.2
+"""Between two looks at what is to be said of presence: a person notices no delay, and a hundred changes of a burst make
+one message."""
+
+PRESENCE_WRITES = 1000
+"""Lists of people written to the clients of one session per second: 2 % of the time of one core, whatever they do."""
+
+PRESENCE_AT_ONCE = 50
+"""Such writes in one go; events go between."""
+
+PRESENCE_PEOPLE = 100
+"""People shown of one session, or believed of one replica: more than any screen shows, and a list stays small."""
+
+PRESENCE_REPLICAS = 64
+"""Replicas believed of one session: far more than anybody runs, so that forged ones cannot fill the memory."""
+
+PRESENCE_PENDING = 10_000
+"""Words of other replicas that may wait to be read; more are dropped, and said again in a few seconds."""
+
+REMOVAL_REMEMBERED = 60.0
+"""How long the removal of somebody goes before what the ledger says: api may have asked it just before, and its read
+model is milliseconds behind the log. Longer than any request takes."""
+
+NOTIFY_EVENTS = 200
+"""Events that become notifications in one transaction: some 50 ms of statements."""
+
+NOTIFY_WAITING = 5_000
+"""Events kept for the database while it is away, a few MB; beyond that they are read from the log again."""
+
+NOTIFY_RETRY = 5.0
+"""Before a batch that could not be dealt with for another reason than a database that is away is tried again."""
+
+POSITION_EVERY = 60.0
+"""How often the position is stored although nothing concerned anybody: what is read again after a restart."""
+
+NOTIFICATION_KEPT = 30
+"""Days a notification is kept after it was read: long enough to find yesterday's again, and the table stays small. An
+unread one is never removed."""
+
+PRUNE_EVERY = 3600.0
+"""Between two removals of old notifications: an index scan that mostly finds nothing."""
+
+NOTIFICATION_TEXT = 500
+"""Characters of a notification's text: it is a line on a screen, the session has the whole."""
+
+NOTIFICATION_PAGE = 200
+"""Notifications in one reply at most, some 100 KB."""
+
+NOTIFICATIONS_NAMED = 1000
+"""Ids in one request to mark as read."""
+
+DATABASE_CONNECTIONS = 2
+"""One that stores and one for people who list: a page takes a millisecond."""
+
+DATABASE_ANSWER = 2.0
+"""For a page of notifications while this replica starts or the database restarts; then the answer is to try again."""

@@ -8,6 +8,8 @@ from valet_protocol.errors import Refused
 from valet_service import logs
 
 from valet_event_bus import frames
+from valet_event_bus.access import Access
+from valet_event_bus.attendance import Attendance
 from valet_event_bus.client import Client
 from valet_event_bus.errors import Gone
 from valet_event_bus.follow import follow
@@ -30,11 +32,21 @@ class SseClient(Client):
     """Writes the response's head, history, the mark and then live events."""
 
     def __init__(
-        self, nc: Broker, hub: Hub, user: str, session_id: str, after: int, closed: Callable[[Client], None]
+        self,
+        nc: Broker,
+        hub: Hub,
+        access: Access,
+        attendance: Attendance,
+        user: str,
+        session_id: str,
+        after: int,
+        closed: Callable[[Client], None],
     ) -> None:
         super().__init__(user, closed)
         self._nc = nc
         self._hub = hub
+        self._access = access
+        self._attendance = attendance
         self._after = after
         self._session_id = session_id
         self._channel: Channel | None = None
@@ -42,15 +54,11 @@ class SseClient(Client):
 
     def opened(self) -> None:
         self.write(HEAD)
-        self._channel = self._hub.join(self._session_id)
+        self._channel = self._hub.join(self._session_id, self)
         self._task = asyncio.create_task(self._follow(self._channel))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._task is not None:
-            self._task.cancel()
-        if self._channel is not None:
-            self._channel.remove(self)
-            self._hub.leave(self._channel)
+        self._leave()
         super().connection_lost(exc)
 
     def eof_received(self) -> bool:
@@ -61,6 +69,15 @@ class SseClient(Client):
 
     def synced(self, seq: int) -> None:
         self.write(frames.synced_sse(seq))
+        self._attendance.join(self._session_id, self, self.user, "", "following")
+
+    def present(self, frame: bytes) -> bool:
+        return True  # never shown anything: a frame without an id would be news to clients
+
+    def revoked(self) -> None:
+        _log.info("access_revoked", session=self._session_id, user=self.user)
+        self._leave()
+        self.close()
 
     def keep_alive(self) -> None:
         self.write(frames.KEEP_ALIVE)
@@ -70,6 +87,7 @@ class SseClient(Client):
 
     async def _follow(self, channel: Channel) -> None:
         try:
+            self._access.refuse_removed(self.user, self._session_id)  # api may have asked just before
             await follow(self._nc, self._hub, channel, self, self._after)
         except Gone:
             return
@@ -77,3 +95,10 @@ class SseClient(Client):
             # the head is sent, so it cannot be a status; the client comes back and api tells it why
             _log.info("stream_refused", session=self._session_id, reason=str(refusal))
             self.close()
+
+    def _leave(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+        if self._channel is not None:
+            self._hub.leave(self._channel, self)
+        self._attendance.leave(self._session_id, self)

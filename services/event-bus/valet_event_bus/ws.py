@@ -1,7 +1,7 @@
 """Many sessions over one WebSocket. The frames' grammar is the `websockets` library's; the rest is here.
 
-Client: `subscribe {session_id, after}`, `unsubscribe {session_id}`, `ping`.
-Server: `events`, `synced`, `error`, `pong` (see `frames`).
+Client: `subscribe {session_id, after}`, `unsubscribe {session_id}`, `presence {session_id, state}`, `ping`.
+Server: `events`, `synced`, `presence`, `notification`, `notifications_read`, `error`, `pong` (see `frames`).
 """
 
 import asyncio
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 from nats.aio.client import Client as Broker
-from valet_protocol.errors import BadRequest, Refused, TooMany
+from valet_protocol.errors import BadRequest, Conflict, Forbidden, Refused, TooMany
 from valet_service import logs
 from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import Protocol, Side
@@ -18,11 +18,13 @@ from websockets.utils import accept_key
 
 from valet_event_bus import frames, limits
 from valet_event_bus.access import Access
+from valet_event_bus.attendance import Attendance
 from valet_event_bus.client import Client
 from valet_event_bus.errors import Gone
 from valet_event_bus.follow import follow
 from valet_event_bus.frames import Batch
 from valet_event_bus.hub import Channel, Hub
+from valet_event_bus.presence import State
 
 _log = logs.get(__name__)
 
@@ -40,21 +42,36 @@ class Unsubscribe(msgspec.Struct, frozen=True, tag="unsubscribe", tag_field="typ
     session_id: str
 
 
+class Presence(msgspec.Struct, frozen=True, tag="presence", tag_field="type"):
+    """What the person does in a session that is subscribed. Typing is to be said again every few seconds."""
+
+    session_id: str
+    state: State
+
+
 class Ping(msgspec.Struct, frozen=True, tag="ping", tag_field="type"):
     """Browsers cannot send the protocol's own ping."""
 
 
-_decoder = msgspec.json.Decoder(Subscribe | Unsubscribe | Ping)
+_decoder = msgspec.json.Decoder(Subscribe | Unsubscribe | Presence | Ping)
 
 
 class Subscription:
     """One session on one WebSocket."""
 
-    def __init__(self, client: "WsClient", channel: Channel) -> None:
+    def __init__(self, client: "WsClient", hub: Hub, attendance: Attendance, session_id: str) -> None:
         self._client = client
-        self.channel = channel
+        self._hub = hub
+        self._attendance = attendance
+        self._session_id = session_id
+        self._state: State = "active"
+        self.channel: Channel = hub.join(session_id, self)
         self.task: asyncio.Task[None] | None = None
         self.ended = False
+
+    @property
+    def user(self) -> str:
+        return self._client.user
 
     def check(self) -> None:
         if self.ended:
@@ -65,7 +82,28 @@ class Subscription:
         self._client.write(batch.ws)
 
     def synced(self, seq: int) -> None:
-        self._client.write(frames.synced_ws(self.channel.session_id, seq))
+        self._client.write(frames.synced_ws(self._session_id, seq))
+        # not before: who has not been given the session yet is not shown to others
+        self._attendance.join(self._session_id, self, self.user, self._client.name, self._state)
+
+    def present(self, frame: bytes) -> bool:
+        return self._client.write_if_idle(frame)
+
+    def say(self, state: State) -> None:
+        """The person does this now."""
+        self._state = state
+        self._attendance.say(self._session_id, self, state)
+
+    def revoked(self) -> None:
+        self._client.revoke(self._session_id)
+
+    def end(self) -> None:
+        """Nothing more of it."""
+        self.ended = True
+        if self.task is not None:
+            self.task.cancel()
+        self._hub.leave(self.channel, self)
+        self._attendance.leave(self._session_id, self)
 
     async def drained(self) -> None:
         self.check()
@@ -76,12 +114,22 @@ class WsClient(Client):
     """Completes the upgrade and then serves subscriptions."""
 
     def __init__(
-        self, nc: Broker, hub: Hub, access: Access, user: str, key: str, closed: Callable[[Client], None]
+        self,
+        nc: Broker,
+        hub: Hub,
+        access: Access,
+        attendance: Attendance,
+        user: str,
+        name: str,
+        key: str,
+        closed: Callable[[Client], None],
     ) -> None:
         super().__init__(user, closed)
+        self.name = name
         self._nc = nc
         self._hub = hub
         self._access = access
+        self._attendance = attendance
         self._key = key
         self._grammar = Protocol(Side.SERVER, max_size=limits.WS_MESSAGE_IN)
         self._fragments: list[bytes] = []
@@ -150,13 +198,15 @@ class WsClient(Client):
             request = _decoder.decode(message)
         except msgspec.MsgspecError as error:
             code = "bad_cursor" if "$.after" in str(error) else "malformed_message"
-            self._refuse(None, BadRequest(code, f"{error}. Send subscribe, unsubscribe or ping as JSON."))
+            self._refuse(None, BadRequest(code, f"{error}. Send subscribe, unsubscribe, presence or ping as JSON."))
             return
         match request:
             case Subscribe(session_id=session_id, after=after):
                 self._subscribe(session_id, after)
             case Unsubscribe(session_id=session_id):
                 self._drop(session_id)
+            case Presence(session_id=session_id, state=state):
+                self._say(session_id, state)
             case Ping():
                 self.write(frames.PONG_WS)
 
@@ -168,7 +218,7 @@ class WsClient(Client):
                 TooMany("too_many_subscriptions", f"One connection may watch {limits.WS_SUBSCRIPTIONS} sessions."),
             )
             return
-        subscription = Subscription(self, self._hub.join(session_id))
+        subscription = Subscription(self, self._hub, self._attendance, session_id)
         self._subscriptions[session_id] = subscription
         subscription.task = asyncio.create_task(self._follow(subscription, session_id, after))
 
@@ -184,15 +234,24 @@ class WsClient(Client):
                 self._drop(session_id)
                 self._refuse(session_id, refusal)
 
+    def revoke(self, session_id: str) -> None:
+        """The user may no longer watch a session; the others go on."""
+        _log.info("access_revoked", session=session_id, user=self.user)
+        self._drop(session_id)
+        self._refuse(session_id, Forbidden("access_revoked", "You no longer take part in this session."))
+
+    def _say(self, session_id: str, state: State) -> None:
+        subscription = self._subscriptions.get(session_id)
+        if subscription is None:
+            detail = "Subscribe to the session before saying what you do in it."
+            self._refuse(session_id, Conflict("not_subscribed", detail))
+            return
+        subscription.say(state)
+
     def _drop(self, session_id: str) -> None:
         subscription = self._subscriptions.pop(session_id, None)
-        if subscription is None:
-            return
-        subscription.ended = True
-        if subscription.task is not None:
-            subscription.task.cancel()
-        subscription.channel.remove(subscription)
-        self._hub.leave(subscription.channel)
+        if subscription is not None:
+            subscription.end()
 
     def _refuse(self, session_id: str | None, refusal: Refused) -> None:
         self.write(frames.error_ws(session_id, refusal.problem()))

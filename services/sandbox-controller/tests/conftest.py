@@ -140,10 +140,19 @@ def start_service(servers: Servers, tmp_path: Path) -> Iterator[Callable[..., Se
             "sandbox-controller": ["-c", f"{runner}app.RUNNER = testing.SCRIPTED; lifecycle.run(app.NAME, app.main)"],
             "portal": ["-m", "valet_sandbox_controller.portal"],
         }[name]
-        told = servers.environment("sandbox-controller", **environment)
+        told = servers.environment(name, **environment)
         started.append(Service([sys.executable, *command], told, tmp_path / f"{name}.log"))
         return started[-1]
 
     yield start
     for service in started:
         service.stop()
+
+
+@pytest.fixture(scope="module")
+def shared_portal(servers: Servers, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A portal for all tests of a module; for those that neither configure nor end it."""
+    command = [sys.executable, "-m", "valet_sandbox_controller.portal"]
+    service = Service(command, servers.environment("portal"), tmp_path_factory.mktemp("portal") / "portal.log")
+    yield service
+    service.stop()

@@ -88,6 +88,37 @@ async def test_terminate_kills_what_does_not_listen_and_all_its_children(provide
     await until(lambda: not _running("98765.25"))
 
 
+async def test_terminate_kills_a_stopped_sandbox_and_all_it_started_wherever_that_moved(
+    provider: LocalProvider,
+) -> None:
+    task = (
+        "import os, subprocess, time\nsubprocess.Popen(['sleep', '98765.125'])\n"
+        "subprocess.Popen(['sleep', '98765.0625'], start_new_session=True)\n"
+        "subprocess.Popen(['sleep', '98765.03125'], start_new_session=True, env={})\n"
+        # a daemon: its parent is gone
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n    subprocess.Popen(['sleep', '98765.015625'], start_new_session=True)\n    os._exit(0)\n"
+        "os.wait()\nopen('started', 'w').close()\nwhile True: time.sleep(60)\n"
+    )
+    ref = await _started(provider, task=task)
+    everything = [
+        (ref.pid, ref.start_time),
+        (ref.monitor, ref.monitor_start_time),
+        *processes.descendants(ref.pid),
+        *(_pid("98765.015625") if Capability.ISOLATED not in provider.capabilities else []),
+    ]
+    assert len(everything) >= 5
+    for pid, started in everything:
+        if pid:
+            processes.send(pid, started, signal.SIGSTOP)
+    began = time.monotonic()
+    await provider.terminate(ref, grace=0)
+    assert time.monotonic() - began < 2
+    assert isinstance(await provider.status(ref), Ended)
+    for argument in ("98765.125", "98765.0625", "98765.03125", "98765.015625"):
+        assert not _running(argument), argument
+
+
 async def test_terminate_twice_and_of_a_stranger_is_harmless(provider: LocalProvider) -> None:
     ref = await _started(provider)
     await provider.terminate(ref, grace=0)
@@ -146,6 +177,11 @@ async def test_a_log_that_grew_too_long_is_cut_while_it_is_written(
     (files.workspace / "go").touch()
     await until(lambda: files.log.read_text() == "after\n")
     await provider.terminate(ref, grace=0)
+
+
+def _pid(argument: str) -> list[tuple[int, int]]:
+    pids = [int(path.name) for path in Path("/proc").iterdir() if path.name.isdigit()]
+    return [(pid, processes.start_time(pid) or 0) for pid in pids if argument in processes.command_line(pid)]
 
 
 def _running(argument: str) -> bool:

@@ -256,6 +256,32 @@ async def test_a_newer_epoch_ends_the_older_sandbox_without_calling_it_lost(cont
     assert sum(isinstance(each, SandboxProvisioning) for each in data) == 2
 
 
+@pytest.mark.parametrize("isolation", ["bwrap", "none"])
+async def test_a_stopped_sandbox_is_dead_before_the_one_that_replaces_it_starts(
+    start_service: Callable[..., object], ledger: Ledger, isolation: str
+) -> None:
+    start_service("sandbox-controller", VALET_ISOLATION=isolation)
+    await ledger.request()
+    await ledger.until(SandboxReady)
+    await ledger.started()
+    old = ledger.record()
+    stopped = [(old.pid, old.start_time), *processes.descendants(old.pid)]
+    for pid, started in stopped:
+        processes.send(pid, started, signal.SIGSTOP)
+    # the new one tells what it sees of the old one when it starts
+    looking = f"import os\nopen('seen', 'w').write(str(os.path.exists('/proc/{old.pid}')))\n"
+    began = time.monotonic()
+    await ledger.request(epoch=2, task=looking + testing.SLEEPING)
+    await ledger.until(SandboxReady, count=2)
+    assert time.monotonic() - began < 3
+    assert not any(processes.is_alive(pid, started) for pid, started in stopped)
+    await testing.until((ledger.files.workspace / "seen").exists)
+    if isolation == "none":  # the only one that could see it
+        assert (ledger.files.workspace / "seen").read_text() == "False"
+    assert _alive(ledger.record())
+    assert not any(isinstance(each, SandboxLost) for each in ledger.said)
+
+
 async def test_a_terminated_session_keeps_no_process_workspace_or_consumer(controller, ledger: Ledger) -> None:
     await ledger.request()
     await ledger.until(SandboxReady)

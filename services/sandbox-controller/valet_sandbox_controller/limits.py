@@ -77,5 +77,24 @@ MODEL_POOL = 64
 MODEL_KEEP_ALIVE = 60.0
 """An idle connection to a provider: covers the pauses between the steps of a turn and saves a TLS handshake in each."""
 
-MODEL_BODY_CHUNKS = 32
-"""Chunks (≤ 256 KiB each) of a request's body that wait for the provider before the sandbox is held back."""
+BODY_CHUNKS = 32
+"""Chunks (≤ 256 KiB each) of a request's body that wait for who takes them before the sandbox is held back."""
+
+LINGER = 2.0
+"""A refusal that came before the whole request had: for the sender to finish a chunk and read why."""
+
+OBJECT_BYTES = 64 << 20
+"""One object of a sandbox: its work at the end of a turn, a patch and a conversation, mostly below one megabyte. Every
+turn leaves one, so that a larger one would soon fill the store."""
+
+OBJECT_IDLE = 30.0
+"""Between two pieces of an object: a runner writes them as fast as they are taken, unless it was stopped."""
+
+OBJECT_STORE_WAIT = 5.0
+"""For the portal's first connection to the broker, when a sandbox is faster; it is made in some milliseconds."""
+
+EPOCH_BATCH = 1000
+"""Requests of sandboxes read at a time: after a start there is one of every session."""
+
+RELEASE_CUT = 5.0
+"""Between a sandbox's release and the cut of what it has open: TERM_GRACE and what the controller needs besides."""

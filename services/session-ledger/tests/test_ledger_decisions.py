@@ -12,7 +12,7 @@ from valet_protocol.requests import (
     TerminateSession,
 )
 from valet_session_ledger import limits
-from valet_session_ledger.decide import accepted, decide
+from valet_session_ledger.decide import Known, accepted, decide
 from valet_session_ledger.react import is_at_rest, next_due
 from valet_session_ledger.state import pack, unpack
 from valet_session_ledger.story import Story, kinds, ready, running
@@ -113,7 +113,7 @@ def test_a_repetition_older_than_the_state_remembers_is_known_from_its_receipt()
         story.settle()
     assert all(kept.prompt_id != "old" for kept in story.s.receipts)
     again = SubmitPrompt(session_id="S", user="ada", prompt_id="old", content="Hi")
-    assert decide(story.s, again, receipt) == []
+    assert decide(story.s, again, now_ms=story.now, known=Known(prompt=receipt)) == []
 
 
 def test_somebody_elses_session_is_not_there() -> None:
@@ -166,7 +166,7 @@ def test_a_permission_is_granted_at_once_or_refused_at_last() -> None:
     (answer,) = auto.settle()
     assert isinstance(answer, facts.QuestionAnswered)
     assert (answer.answers, answer.answered_by) == ([["once"]], "policy")
-    asking = running(policy=facts.SessionPolicy(permissions="ask", question_timeout_s=5))
+    asking = running(policy=facts.SessionPolicy(permissions="ask", permission_timeout_s=5))
     asking.ask("q1", "permission")
     assert asking.settle() == []
     asking.now += 5_000

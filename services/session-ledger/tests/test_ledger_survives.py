@@ -126,21 +126,6 @@ async def test_kill_9_of_the_broker_in_the_middle_loses_and_doubles_nothing(
     await _check(platform, ledger.settings, ids, turns=5)
 
 
-async def test_a_ledger_that_finds_the_log_lost_says_so_and_does_not_start(
-    ledger: LedgerProcess, platform: Platform, server: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    await platform.create()
-    assert ledger.stop() == 0
-    with BrokerProcess(tmp_path_factory.mktemp("empty")) as empty:
-        nc = await empty.connect()
-        await nc.close()
-        lost = LedgerProcess(replace(ledger.settings, nats_url=empty.url), "lost")
-        with pytest.raises(AssertionError):
-            lost.start(within=3.0)
-        assert "Restore the NATS store" in lost.log.read_text()
-        lost.kill()
-
-
 async def test_a_deadline_is_kept_over_a_restart(ledger: LedgerProcess, platform: Platform) -> None:
     session_id = await platform.create(policy=facts.SessionPolicy(question_timeout_s=1.5))
     sandbox = await platform.boot(session_id)

@@ -6,8 +6,8 @@ import time
 from collections.abc import Awaitable
 
 import asyncpg
+import nats.errors
 from nats.aio.client import Client
-from valet_protocol import subjects
 from valet_service import broker, database, lifecycle, logs
 from valet_service import limits as service_limits
 from valet_service.log_reader import LogReader
@@ -17,17 +17,24 @@ from valet_session_ledger import limits
 from valet_session_ledger.appender import Appender
 from valet_session_ledger.commands import Commands
 from valet_session_ledger.config import Config, configure
-from valet_session_ledger.errors import LogBehind
+from valet_session_ledger.errors import LogReplaced
 from valet_session_ledger.folder import Folder
 from valet_session_ledger.freshness import Freshness
+from valet_session_ledger.history import History
+from valet_session_ledger.history_archive import Archive
+from valet_session_ledger.progress import Progress
 from valet_session_ledger.projector import Projector
 from valet_session_ledger.purger import Purger
+from valet_session_ledger.put_back import PutBack
+from valet_session_ledger.put_back_log import PutBackLog
 from valet_session_ledger.queries import load
 from valet_session_ledger.reactor import Reactor
 from valet_session_ledger.reads import Reads
 from valet_session_ledger.serve import serve
 from valet_session_ledger.sessions import Sessions
 from valet_session_ledger.store import Store, open_store
+from valet_session_ledger.transfer import Transfers
+from valet_session_ledger.transfer_appends import Appends
 
 _log = logs.get(__name__)
 
@@ -38,24 +45,35 @@ def now_ms() -> int:
 
 
 async def main(settings: Settings, stop: asyncio.Event) -> None:
-    """Serve until `stop` is set. Raises `BadSettings`, `BrokerTooOld`, `LogBehind`."""
+    """Serve until `stop` is set. Raises `BadSettings`, `BrokerTooOld`, `LogBehind`, `LogReplaced`."""
     config = configure(settings)
     pool, store = await open_store(settings.database_url)
-    nc = await broker.connect_service(settings, "session-ledger")
+    returned = asyncio.Event()
+
+    async def reconnected() -> None:
+        returned.set()
+
+    nc = await broker.connect_service(settings, "session-ledger", reconnected=reconnected)
     try:
         await broker.ensure_stream(nc)
-        await _run(config, nc, pool, store, stop)
+        await _run(config, nc, pool, store, returned, stop)
     finally:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(nc.close(), service_limits.CONNECT_TIMEOUT)
         pool.terminate()
 
 
-async def _run(config: Config, nc: Client, pool: asyncpg.Pool, store: Store, stop: asyncio.Event) -> None:
+async def _run(
+    config: Config, nc: Client, pool: asyncpg.Pool, store: Store, returned: asyncio.Event, stop: asyncio.Event
+) -> None:
     shards = config.settings.shards
+    putting_back = asyncio.ensure_future(PutBack(nc, pool, load()).run())
+    await _unless_ended(putting_back, [], stop)
+    if stop.is_set():
+        return
+    end = putting_back.result()
     checkpoints = await database.persist(lambda: store.checkpoints(shards))
     start = min(checkpoints.values())
-    end = await _log_end(nc, max(checkpoints.values()))
     sessions = Sessions(store)
     appender = Appender(nc)
     purger = Purger(nc)
@@ -73,19 +91,30 @@ async def _run(config: Config, nc: Client, pool: asyncpg.Pool, store: Store, sto
         reads=reads,
         now_ms=now_ms,
     )
+    archive = Archive(pool, load())
+    transfers = Transfers(archive, Appends(appender, archive, projector.projected, now_ms), reads)
     async with LogReader(nc, config.filters, start=start + 1) as reader:
         work = [
-            asyncio.create_task(run) for run in (folder.run(reader, end), projector.run(), reactor.run(), purger.run())
+            asyncio.create_task(run)
+            for run in (
+                folder.run(reader, end),
+                projector.run(),
+                reactor.run(),
+                purger.run(),
+                _watch_log(nc, returned, folder.folded),
+            )
         ]
         try:
             await _unless_ended(folder.caught_up.wait(), work, stop)
             if not stop.is_set():
                 await _resume(store, sessions, projector, reactor, purger)
-                await serve(nc, config, commands, reads)
+                await serve(nc, config, commands, reads, History(archive, reads), transfers)
+                await transfers.resume(shards)
                 lifecycle.ready()
                 _log.info("serving", shards=len(shards), folded=folder.folded.seq)
             await _unless_ended(stop.wait(), work, stop)
         finally:
+            transfers.stop()
             for task in work[:1] + work[2:]:  # what is folded is still projected
                 task.cancel()
             with contextlib.suppress(TimeoutError):
@@ -94,12 +123,21 @@ async def _run(config: Config, nc: Client, pool: asyncpg.Pool, store: Store, sto
             await asyncio.gather(*work, return_exceptions=True)
 
 
-async def _log_end(nc: Client, checkpoint: int) -> int:
-    """The last sequence of the log. Raises `LogBehind` when more than that was stored once."""
-    info = await nc.jetstream(timeout=service_limits.REQUEST_TIMEOUT).stream_info(subjects.STREAM)
-    if info.state.last_seq < checkpoint:
-        raise LogBehind(info.state.last_seq, checkpoint)
-    return info.state.last_seq
+async def _watch_log(nc: Client, returned: asyncio.Event, folded: Progress) -> None:
+    """When the broker comes back with an older log, end: at the start what is missing is put back."""
+    log = PutBackLog(nc)
+    while True:
+        await returned.wait()
+        returned.clear()
+        try:
+            state = await log.state()
+        except (nats.errors.Error, TimeoutError) as error:
+            _log.info("log_end_not_known", error=str(error) or type(error).__name__)
+            await asyncio.sleep(service_limits.RECONNECT_WAIT)
+            returned.set()
+            continue
+        if state.last_seq < folded.seq:
+            raise LogReplaced(state.last_seq, folded.seq)
 
 
 async def _resume(store: Store, sessions: Sessions, projector: Projector, reactor: Reactor, purger: Purger) -> None:

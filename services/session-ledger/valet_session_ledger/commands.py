@@ -8,29 +8,47 @@ from valet_protocol.errors import Refused, Unavailable
 from valet_protocol.requests import (
     AbortTurn,
     Accepted,
+    AddParticipant,
     AnswerQuestion,
     Attached,
     AttachRunner,
+    ChangePolicy,
+    CommandView,
     CreateSession,
+    CreateShareLink,
     Done,
+    EditPrompt,
+    JoinSession,
+    RemoveParticipant,
+    RenameSession,
+    ReorderQueue,
+    RequestCommand,
+    RevokeShareLink,
     SessionView,
     SubmitPrompt,
     TerminateSession,
+    WithdrawPrompt,
 )
 from valet_service import logs
 from valet_service.errors import AppendConflict, AppendUnknown
 
 from valet_session_ledger import limits
 from valet_session_ledger.appender import Appender
-from valet_session_ledger.decide import accepted, attached, decide, effect_seq, receipt_of
+from valet_session_ledger.decide import NOTHING, Known, accepted, attached, decide, effect_seq
+from valet_session_ledger.decide_commands import command_receipt_of
+from valet_session_ledger.decide_prompts import receipt_of
 from valet_session_ledger.progress import Progress
 from valet_session_ledger.reads import Reads
 from valet_session_ledger.sessions import Live, Sessions
 from valet_session_ledger.stamp import stamp
-from valet_session_ledger.state import Receipt, SessionState
+from valet_session_ledger.state import SessionState
 from valet_session_ledger.store import Store, patiently
 
-Command = CreateSession | SubmitPrompt | AnswerQuestion | AbortTurn | TerminateSession | AttachRunner
+PromptChange = EditPrompt | WithdrawPrompt | ReorderQueue
+Sharing = AddParticipant | RemoveParticipant | CreateShareLink | RevokeShareLink
+Simple = PromptChange | Sharing | AnswerQuestion | AbortTurn | TerminateSession | RenameSession | ChangePolicy
+"""Commands that are answered by where they took effect."""
+Command = Simple | CreateSession | SubmitPrompt | JoinSession | RequestCommand | AttachRunner
 
 _log = logs.get(__name__)
 
@@ -75,28 +93,27 @@ class Commands:
         await self._readable(effect)
         return accepted(_state(effect.live), command.prompt_id, effect.seq)
 
-    async def answer_question(self, command: AnswerQuestion) -> Done:
-        """Answer a question or permission."""
-        return await self._done(command)
+    async def carry_out(self, command: Simple) -> Done:
+        """Any command whose reply says no more than that it took effect."""
+        effect = await self._carry_out(command)
+        await self._readable(effect)
+        return Done(seq=effect.seq)
 
-    async def abort_turn(self, command: AbortTurn) -> Done:
-        """Stop the running turn."""
-        return await self._done(command)
+    async def join_session(self, command: JoinSession) -> SessionView:
+        """Join by a link."""
+        await self._readable(await self._carry_out(command))
+        return await self._reads.session_by_id(command.session_id, command.user)
 
-    async def terminate_session(self, command: TerminateSession) -> Done:
-        """End a session for good."""
-        return await self._done(command)
+    async def request_command(self, command: RequestCommand) -> CommandView:
+        """Have something done between turns."""
+        await self._readable(await self._carry_out(command))
+        return await self._reads.command_by_id(command.session_id, command.request_id)
 
     async def attach_runner(self, command: AttachRunner) -> Attached:
         """A runner takes its session over. It reads nothing back, so it does not wait for PostgreSQL."""
         effect = await self._carry_out(command)
         await self._wait(self._folded, effect.seq)
         return attached(_state(effect.live), effect.seq)
-
-    async def _done(self, command: Command) -> Done:
-        effect = await self._carry_out(command)
-        await self._readable(effect)
-        return Done(seq=effect.seq)
 
     async def _carry_out(self, command: Command) -> Effect:
         """Decide and append until nobody is in between. Raises `Refused`."""
@@ -124,24 +141,36 @@ class Commands:
 
     async def _decide(self, live: Live, command: Command) -> Effect:
         state = live.state
-        earlier = await self._earlier(state, command)
-        decided = decide(state, command, earlier)
+        known = NOTHING if state is None else await self._known(state, command)
+        decided = decide(state, command, now_ms=self._now_ms(), known=known)
         if not decided:
             assert state is not None
-            return Effect(live=live, seq=effect_seq(state, command, earlier))
+            return Effect(live=live, seq=effect_seq(state, command, known))
         seq = 0 if state is None else state.fact_seq
         for data in decided:
             event = stamp(command.session_id, state, data, self._now_ms())
             live.appended = seq = await self._appender.append(event, seq)
         return Effect(live=live, seq=seq)
 
-    async def _earlier(self, state: SessionState | None, command: Command) -> Receipt | None:
-        """The receipt of a prompt that the state may have forgotten."""
-        if not isinstance(command, SubmitPrompt) or state is None or len(state.receipts) < limits.RECEIPTS:
-            return None
-        if receipt_of(state, command.prompt_id) is not None:
-            return None
-        return await patiently(lambda: self._store.prompt_receipt(command.session_id, command.prompt_id))
+    async def _known(self, state: SessionState, command: Command) -> Known:
+        """What the read model adds: receipts the state may have forgotten, and the message a command is about."""
+        session_id = command.session_id
+        match command:
+            case SubmitPrompt() | EditPrompt() | WithdrawPrompt():
+                prompt_id = command.prompt_id
+                if len(state.receipts) < limits.RECEIPTS or receipt_of(state, prompt_id) is not None:
+                    return NOTHING
+                return Known(prompt=await patiently(lambda: self._store.prompt_receipt(session_id, prompt_id)))
+            case RequestCommand(request_id=request_id, message_id=message_id):
+                receipt, target = command_receipt_of(state, request_id), None
+                if receipt is None and len(state.command_receipts) >= limits.COMMAND_RECEIPTS:
+                    receipt = await patiently(lambda: self._store.command_receipt(session_id, request_id))
+                if receipt is None and message_id is not None:
+                    await self._wait(self._projected, state.fact_seq)
+                    target = await patiently(lambda: self._store.message_target(session_id, message_id))
+                return Known(command=receipt, target=target)
+            case _:
+                return NOTHING
 
     async def _live(self, session_id: str) -> Live:
         if self._sessions.present(session_id) is not None:

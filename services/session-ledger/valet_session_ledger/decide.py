@@ -3,47 +3,116 @@
 A command that has taken effect before gives no facts and the same reply: every command may be sent again.
 """
 
-from collections.abc import Callable
-from typing import Any
-
-from valet_protocol.errors import Conflict, NotFound, TooMany, Unprocessable
+import msgspec
+from valet_protocol.errors import Conflict, NotFound, Unprocessable
 from valet_protocol.events import facts
 from valet_protocol.events.envelope import Data
+from valet_protocol.events.facts import Role
 from valet_protocol.requests import (
     AbortTurn,
     Accepted,
+    AddParticipant,
     AnswerQuestion,
     Attached,
     AttachRunner,
+    ChangePolicy,
     CreateSession,
+    CreateShareLink,
+    EditPrompt,
+    JoinSession,
+    RemoveParticipant,
+    RenameSession,
+    ReorderQueue,
     Request,
+    RequestCommand,
+    RevokeShareLink,
     SubmitPrompt,
     TerminateSession,
+    WithdrawPrompt,
 )
 
-from valet_session_ledger import limits
-from valet_session_ledger.state import BOOTING, Answer, OpenQuestion, Receipt, SessionState, prompt_digest
+from valet_session_ledger import decide_commands, decide_prompts, decide_questions, decide_sharing
+from valet_session_ledger.decide_commands import Target
+from valet_session_ledger.state import BOOTING, CommandReceipt, Receipt, SessionState, session_digest
 
-PERMISSION_ANSWERS = ("once", "always", "reject")
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """What the read model adds to the state, where a decision needs it."""
+
+    prompt: Receipt | None = None
+    """The receipt of a prompt too old for the state to remember."""
+    command: CommandReceipt | None = None
+    """Likewise, of a command."""
+    target: Target | None = None
+    """The message a command is about."""
 
 
-def decide(state: SessionState | None, command: Request, earlier: Receipt | None = None) -> list[Data]:
-    """The facts a command makes, usually one; none if it has taken effect before. Raises `Refused`.
+NOTHING = Known()
 
-    `earlier` is the receipt of a prompt too old for the state to remember, if there is one.
-    """
-    if isinstance(command, CreateSession):
-        return _create(state, command)
-    if isinstance(command, SubmitPrompt):
-        return _submit(_owned(state, command.user), command, earlier)
-    if isinstance(command, AttachRunner):
-        return _attach(state, command)
-    decision = _DECISIONS[type(command)]
-    return decision(_owned(state, getattr(command, "user", "")), command)
+
+_LEAST: dict[type[Request], Role] = {
+    RemoveParticipant: "viewer",
+    TerminateSession: "owner",
+    ChangePolicy: "owner",
+    AddParticipant: "owner",
+    CreateShareLink: "owner",
+    RevokeShareLink: "owner",
+}
+"""The least role a person's command takes, where it is not collaborator."""
+
+
+def decide(state: SessionState | None, command: Request, *, now_ms: int, known: Known = NOTHING) -> list[Data]:
+    """The facts a command makes, usually one; none if it has taken effect before. Raises `Refused`."""
+    match command:
+        case CreateSession():
+            return _create(state, command)
+        case AttachRunner():
+            return _attach(state, command)
+        case JoinSession():
+            return decide_sharing.join(state, command, now_ms)
+        case _:
+            user: str = getattr(command, "user", "")
+            present = decide_sharing.permitted(state, user, _LEAST.get(type(command), "collaborator"))
+            return _of_a_participant(present, command, now_ms, known)
+
+
+def _of_a_participant(state: SessionState, command: Request, now_ms: int, known: Known) -> list[Data]:
+    match command:
+        case SubmitPrompt():
+            return decide_prompts.submit(state, command, known.prompt)
+        case EditPrompt():
+            return decide_prompts.edit(state, command, known.prompt)
+        case WithdrawPrompt():
+            return decide_prompts.withdraw(state, command, known.prompt)
+        case ReorderQueue():
+            return decide_prompts.reorder(state, command)
+        case AnswerQuestion():
+            return decide_questions.answer(state, command)
+        case ChangePolicy():
+            return decide_questions.change_policy(state, command)
+        case AbortTurn():
+            return _abort(state, command)
+        case RequestCommand():
+            return decide_commands.request(state, command, now_ms, known.command, known.target)
+        case RenameSession():
+            return _rename(state, command)
+        case TerminateSession():
+            return _terminate(state, command)
+        case AddParticipant():
+            return decide_sharing.add(state, command)
+        case RemoveParticipant():
+            return decide_sharing.remove(state, command)
+        case CreateShareLink():
+            return decide_sharing.create_link(state, command)
+        case RevokeShareLink():
+            return decide_sharing.revoke_link(state, command)
+        case _:
+            raise TypeError(f"{type(command).__name__} is no command of the ledger")
 
 
 def _create(state: SessionState | None, command: CreateSession) -> list[Data]:
     if state is None:
+        decide_questions.check_policy(command.policy)
         return [
             facts.SessionRequested(
                 owner=command.owner,
@@ -55,92 +124,13 @@ def _create(state: SessionState | None, command: CreateSession) -> list[Data]:
                 idempotency_key=command.idempotency_key,
             )
         ]
-    if state.owner != command.owner:
-        raise Conflict("session_exists", "A session with this id belongs to somebody else; choose another id.")
-    asked = (command.repo, command.branch, command.model, command.title, command.policy)
-    if asked != (state.repo, state.branch, state.model, state.given_title, state.policy):
-        raise _reused()
+    if state.owner != command.owner or state.source_session is not None:
+        raise Conflict("session_exists", "There is a session with this id already; choose another id.")
+    if state.asked and state.asked != session_digest(
+        command.repo, command.branch, command.model, command.title, command.policy
+    ):
+        raise decide_prompts.reused()
     return []
-
-
-def _submit(state: SessionState, command: SubmitPrompt, earlier: Receipt | None) -> list[Data]:
-    model = command.model or state.model
-    receipt = receipt_of(state, command.prompt_id) or earlier
-    if receipt is not None:
-        if receipt.digest != prompt_digest(command.content, command.mode, model, command.channel):
-            raise _reused()
-        return []
-    if state.phase == "terminated":
-        raise Conflict("session_ended", "The session was ended and takes no more prompts; start a new one.")
-    if state.phase == "failed" or state.failure is not None:
-        why = state.failure.detail if state.failure is not None else state.detail
-        raise Conflict("session_failed", f"The session has failed and takes no more prompts: {why}")
-    waiting = sum(len(prompt.content) for prompt in state.queue)
-    if len(state.queue) >= limits.QUEUED_PROMPTS or waiting + len(command.content) > limits.QUEUED_CHARACTERS:
-        raise TooMany(
-            "queue_full",
-            f"{len(state.queue)} prompts are waiting already; wait for some to finish, or stop the session.",
-        )
-    return [
-        facts.PromptAccepted(
-            prompt_id=command.prompt_id,
-            content=command.content,
-            mode=command.mode,
-            author=command.user,
-            channel=command.channel,
-            model=model,
-            idempotency_key=command.idempotency_key,
-        )
-    ]
-
-
-def _answer(state: SessionState, command: AnswerQuestion) -> list[Data]:
-    given = given_before(state, command)
-    if given is not None:
-        return []
-    question = _question(state, command)
-    _check_answers(question, command.answers)
-    return [
-        facts.QuestionAnswered(
-            question_id=question.question_id, answers=command.answers, answered_by="person", user=command.user
-        )
-    ]
-
-
-def _question(state: SessionState, command: AnswerQuestion) -> OpenQuestion:
-    if command.question_id is None:
-        match state.questions:
-            case ():
-                raise Conflict("no_open_question", "No question is open in this session.")
-            case (only,):
-                return only
-            case several:
-                ids = ", ".join(question.question_id for question in several)
-                raise Unprocessable("question_ambiguous", f"Several questions are open; say which one: {ids}")
-    for question in state.questions:
-        if question.question_id == command.question_id:
-            return question
-    if any(answer.question_id == command.question_id for answer in state.answers):
-        raise Conflict("already_answered", "The question has been answered already; the first answer counts.")
-    raise NotFound("question_not_found", "No question with this id is open in this session.")
-
-
-def _check_answers(question: OpenQuestion, answers: list[list[str]]) -> None:
-    expected = len(question.questions) if question.kind == "question" else 1
-    if len(answers) != expected:
-        raise Unprocessable(
-            "wrong_answers", f"There are {expected} questions and {len(answers)} answers; give one list for each."
-        )
-    if question.kind == "permission":
-        if len(answers[0]) != 1 or answers[0][0] not in PERMISSION_ANSWERS:
-            raise Unprocessable("wrong_answers", f"Answer a permission with one of {', '.join(PERMISSION_ANSWERS)}.")
-        return
-    for item, chosen in zip(question.questions, answers, strict=True):
-        labels = [option.label for option in item.options]
-        if len(chosen) > 1 and not item.multiple:
-            raise Unprocessable("wrong_answers", f"{item.question!r} takes one answer.")
-        if not item.custom and any(label not in labels for label in chosen):
-            raise Unprocessable("wrong_answers", f"{item.question!r} takes only: {', '.join(labels)}")
 
 
 def _abort(state: SessionState, command: AbortTurn) -> list[Data]:
@@ -153,6 +143,17 @@ def _abort(state: SessionState, command: AbortTurn) -> list[Data]:
 
 def _terminate(state: SessionState, command: TerminateSession) -> list[Data]:
     return [] if state.phase == "terminated" else [facts.SessionTerminated(by=command.user)]
+
+
+def _rename(state: SessionState, command: RenameSession) -> list[Data]:
+    title = command.title.strip()
+    if not title:
+        raise Unprocessable("title_empty", "Give the session a title of at least one character.")
+    return (
+        []
+        if (state.title, state.given_title) == (title, title)
+        else [facts.SessionRenamed(title=title, by=command.user)]
+    )
 
 
 def _attach(state: SessionState | None, command: AttachRunner) -> list[Data]:
@@ -179,42 +180,35 @@ def _attach(state: SessionState | None, command: AttachRunner) -> list[Data]:
 # -- what has happened before ----------------------------------------------------------------------------------
 
 
-def receipt_of(state: SessionState, prompt_id: str) -> Receipt | None:
-    """The receipt of a prompt, if the state remembers it."""
-    return next((receipt for receipt in reversed(state.receipts) if receipt.prompt_id == prompt_id), None)
-
-
-def given_before(state: SessionState, command: AnswerQuestion) -> Answer | None:
-    """The same answer by the same person to the same question, if it was given."""
-    if command.question_id is None and state.questions:
-        return None
-    answers = tuple(tuple(labels) for labels in command.answers)
-    for answer in reversed(state.answers):
-        if command.question_id in (None, answer.question_id):
-            return answer if (answer.user, answer.answers) == (command.user, answers) else None
-    return None
-
-
-def effect_seq(state: SessionState, command: Request, earlier: Receipt | None = None) -> int:
+def effect_seq(state: SessionState, command: Request, known: Known = NOTHING) -> int:
     """The sequence at which a command that gave no facts took effect."""
-    if isinstance(command, SubmitPrompt):
-        receipt = receipt_of(state, command.prompt_id) or earlier
-        return receipt.seq if receipt is not None else state.fact_seq
-    if isinstance(command, AnswerQuestion):
-        answer = given_before(state, command)
-        return answer.seq if answer is not None else state.fact_seq
-    if isinstance(command, AbortTurn) and state.turn is not None:
-        return state.turn.interrupt_seq
-    if isinstance(command, TerminateSession):
-        return state.ended_seq
-    return state.fact_seq
+    match command:
+        case SubmitPrompt() | EditPrompt():
+            receipt = decide_prompts.receipt_of(state, command.prompt_id) or known.prompt
+            return receipt.seq if receipt is not None else state.fact_seq
+        case WithdrawPrompt():
+            receipt = decide_prompts.receipt_of(state, command.prompt_id) or known.prompt
+            return receipt.withdrawn if receipt is not None else state.fact_seq
+        case RequestCommand():
+            requested = decide_commands.command_receipt_of(state, command.request_id) or known.command
+            return requested.seq if requested is not None else state.fact_seq
+        case AnswerQuestion():
+            answer = decide_questions.given_before(state, command)
+            return answer.seq if answer is not None else state.fact_seq
+        case AbortTurn() if state.turn is not None:
+            return state.turn.interrupt_seq
+        case TerminateSession():
+            return state.ended_seq
+        case _:
+            return state.fact_seq
 
 
 def accepted(state: SessionState, prompt_id: str, seq: int) -> Accepted:
     """The reply to `SubmitPrompt`."""
-    if any(prompt.prompt_id == prompt_id for prompt in state.queue):
+    turn = state.turn
+    if any(prompt.prompt_id == prompt_id for prompt in decide_prompts.waiting_prompts(state)):
         return Accepted(prompt_id=prompt_id, seq=seq, status="queued")
-    active = state.turn is not None and state.turn.prompt_id == prompt_id
+    active = turn is not None and prompt_id in (turn.prompt_id, *turn.more)
     return Accepted(prompt_id=prompt_id, seq=seq, status="dispatched" if active else "done")
 
 
@@ -224,25 +218,7 @@ def attached(state: SessionState, seq: int) -> Attached:
     return Attached(
         seq=seq,
         base_commit=state.base_commit,
+        policy=state.policy,
+        work=state.work,
         active_turn=state.turn.turn_id if state.turn is not None and waiting else None,
     )
-
-
-def _owned(state: SessionState | None, user: str) -> SessionState:
-    """Somebody else's session is not even there."""
-    if state is None or state.owner != user:
-        raise NotFound("session_not_found", "There is no such session, or it is not yours.")
-    return state
-
-
-def _reused() -> Unprocessable:
-    return Unprocessable(
-        "idempotency_key_reused", "This key (or id) was used before for a different request; use a new one."
-    )
-
-
-_DECISIONS: dict[type[Request], Callable[[SessionState, Any], list[Data]]] = {
-    AnswerQuestion: _answer,
-    AbortTurn: _abort,
-    TerminateSession: _terminate,
-}

@@ -51,6 +51,20 @@ QUEUED_PROMPTS = 100
 QUEUED_CHARACTERS = 8 << 20
 """Characters of all waiting prompts of a session together: they are part of its snapshot."""
 
+COLLECT_QUIET_MS = 1500
+"""Prompts to be collected wait this long for the next one: a person who writes several short messages sends them faster
+than that, one who waits for an answer hardly notices."""
+
+COLLECT_LONGEST_MS = 10_000
+"""From the first of some collected prompts to their turn, however fast more of them come."""
+
+COLLECTED_CHARACTERS = 500_000
+"""Characters of prompts collected into one turn: its event stays below the 4 MiB of one event however they are
+escaped."""
+
+COLLECTED_ATTACHMENTS = 50
+"""Attachments of prompts collected into one turn: beyond this models refuse them."""
+
 RECEIPTS = 256
 """Prompts whose repetition is recognised from memory; older ones are looked up in the read model."""
 
@@ -66,6 +80,39 @@ READY_DEADLINE_MS = 900_000
 
 INTERRUPT_DEADLINE_MS = 15_000
 """How long a runner has to end a turn it was asked to end."""
+
+SILENT_MS = 300_000
+"""A runner that has had a turn for this long without a word is taken to hang. While a turn runs it says something at
+least every minute, so four signs in a row are missing."""
+
+HEARD_STEP_MS = 30_000
+"""How much newer a runner's word must be to be noted: the state changes twice a minute because of it and no more, and
+the deadline above is wrong by a tenth at most."""
+
+COMMAND_DEADLINE_MS = 60_000
+"""From a command to its result: a hibernated sandbox is back within half of it, the command itself takes seconds."""
+
+PENDING_COMMANDS = 10
+"""Commands of one session that wait for their result: turns wait for them."""
+
+COMMAND_RECEIPTS = 64
+"""Commands whose repetition is recognised from memory; older ones are looked up in the read model."""
+
+IMPORT_DEADLINE_MS = 3_600_000
+"""From the first page of an import to its last: a hundred thousand events take minutes. One that was given up ends as
+a failed session instead of an empty one that takes no prompts."""
+
+PARTICIPANTS = 100
+"""People who take part in one session, besides its owner."""
+
+SHARE_LINKS = 50
+"""Valid share links of one session."""
+
+POLICY_RULES = 200
+"""Permission rules of one session: each permission is held against all of them."""
+
+LATE_QUESTION_CHARACTERS = 4_000
+"""Of each question and each answer in the prompt that answers a question of a lost turn: enough to know it again."""
 
 QUESTION_LONGEST_MS = 366 * 24 * 3600 * 1000
 """The longest a question waits, whatever a session was created with: nothing ever waits for ever."""
@@ -126,3 +173,43 @@ REBUILD_SILENCE = 30.0
 GC_THRESHOLD = (20_000, 20, 20)
 """Objects made between two runs of the garbage collector: a fold makes many that live as long as their batch, and
 looking at them again and again costs a tenth of its time (measured)."""
+
+PUT_BACK_PAGE = 2000
+"""Archived events read at once while they are put back: some MB."""
+
+PUT_BACK_CHUNK = 500
+"""Messages put back and acknowledged together: a few hundred in flight give all the throughput there is (measured),
+and this many are compared one by one after a cut."""
+
+PUT_BACK_BYTES = 4 << 20
+"""Bytes put back together: well below what the broker buffers for a stream."""
+
+PUT_BACK_WAIT = 3600.0
+"""How long a ledger waits for another one that puts events back: some tens of thousands of them take a second."""
+
+PUT_BACK_SAY = 5.0
+"""Between two log lines that say how far putting back has come."""
+
+IMPORT_EVENTS = 200_000
+"""Lines of an import: some times the longest session there is; each is a fact of the new session."""
+
+IMPORT_PAGE = 5_000
+"""Lines of one page: appended one after the other they take about a second."""
+
+IMPORT_EVENT_BYTES = (4 << 20) - (64 << 10)
+"""One line of an import: an event's limit, less what wraps it."""
+
+IMPORTS_REMEMBERED = 1_000
+"""Imports under way whose place is kept in memory; the place of others is read from their log again."""
+
+FORK_WAIT = 60.0
+"""How long a fork's requester waits for it: beyond that it asks again and finds it further on."""
+
+SOURCE_PAGE = 2_000
+"""Archived events of one session read at once: some MB."""
+
+HISTORIES_AT_ONCE = 2
+"""Pasts folded at the same time: each takes some µs of the loop for every event, and tens of MB for a long session."""
+
+HISTORY_DEADLINE = 9.0
+"""How long a past may take to be folded: its requester waits no longer. Some hundreds of thousands of events."""

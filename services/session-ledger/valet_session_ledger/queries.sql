@@ -28,22 +28,23 @@ ON CONFLICT DO NOTHING
 -- name: upsert_turns
 -- A turn: dispatched, running, then ended. What a row does not say stays.
 INSERT INTO ledger.turns AS t (
-    session_id, first_seq, seq, turn_id, prompt_id, status, error, cost, tokens, started_ms, ended_ms,
-    first_token_ms, duration_ms
+    session_id, first_seq, seq, turn_id, prompt_id, kind, channel, model, status, error, cost, tokens, started_ms,
+    ended_ms, first_token_ms, duration_ms
 )
-SELECT session_id, first_seq, seq, turn_id, prompt_id, status, error::json, cost, tokens::json, started_ms, ended_ms,
-       first_token_ms, duration_ms
+SELECT session_id, first_seq, seq, turn_id, prompt_id, kind, channel, model, status, error::json, cost,
+       tokens::json, started_ms, ended_ms, first_token_ms, duration_ms
 FROM unnest(
-    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::float8[], $9::text[],
-    $10::bigint[], $11::bigint[], $12::bigint[], $13::bigint[]
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::text[], $11::float8[], $12::text[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[]
 ) AS r (
-    session_id, first_seq, seq, turn_id, prompt_id, status, error, cost, tokens, started_ms, ended_ms,
-    first_token_ms, duration_ms
+    session_id, first_seq, seq, turn_id, prompt_id, kind, channel, model, status, error, cost, tokens, started_ms,
+    ended_ms, first_token_ms, duration_ms
 )
 ON CONFLICT (session_id, turn_id) DO UPDATE SET
     first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
-    prompt_id = COALESCE(excluded.prompt_id, t.prompt_id), status = excluded.status,
-    error = COALESCE(excluded.error, t.error), cost = COALESCE(excluded.cost, t.cost),
+    prompt_id = COALESCE(excluded.prompt_id, t.prompt_id), kind = COALESCE(excluded.kind, t.kind),
+    channel = COALESCE(excluded.channel, t.channel), model = COALESCE(excluded.model, t.model),
+    status = excluded.status, error = COALESCE(excluded.error, t.error), cost = COALESCE(excluded.cost, t.cost),
     tokens = COALESCE(excluded.tokens, t.tokens), started_ms = COALESCE(excluded.started_ms, t.started_ms),
     ended_ms = COALESCE(excluded.ended_ms, t.ended_ms),
     first_token_ms = COALESCE(excluded.first_token_ms, t.first_token_ms),
@@ -54,16 +55,16 @@ WHERE excluded.seq >= t.seq
 -- A message begins, and is completed. What is complete stays complete.
 INSERT INTO ledger.messages AS t (
     session_id, first_seq, seq, message_id, turn_id, role, author, text, finish, model, cost, tokens, error,
-    parent_session, complete, created_ms
+    parent_session, complete, created_ms, place
 )
 SELECT session_id, first_seq, seq, message_id, turn_id, role, author, text, finish, model, cost, tokens::json,
-       error::json, parent_session, complete, created_ms
+       error::json, parent_session, complete, created_ms, place
 FROM unnest(
     $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-    $10::text[], $11::float8[], $12::text[], $13::text[], $14::text[], $15::boolean[], $16::bigint[]
+    $10::text[], $11::float8[], $12::text[], $13::text[], $14::text[], $15::boolean[], $16::bigint[], $17::integer[]
 ) AS r (
     session_id, first_seq, seq, message_id, turn_id, role, author, text, finish, model, cost, tokens, error,
-    parent_session, complete, created_ms
+    parent_session, complete, created_ms, place
 )
 ON CONFLICT (session_id, message_id) DO UPDATE SET
     first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
@@ -72,7 +73,8 @@ ON CONFLICT (session_id, message_id) DO UPDATE SET
     finish = COALESCE(excluded.finish, t.finish), model = COALESCE(excluded.model, t.model),
     cost = COALESCE(excluded.cost, t.cost), tokens = COALESCE(excluded.tokens, t.tokens),
     error = COALESCE(excluded.error, t.error), parent_session = COALESCE(excluded.parent_session, t.parent_session),
-    complete = t.complete OR excluded.complete, created_ms = LEAST(t.created_ms, excluded.created_ms)
+    complete = t.complete OR excluded.complete, created_ms = LEAST(t.created_ms, excluded.created_ms),
+    place = COALESCE(excluded.place, t.place)
 WHERE excluded.seq >= t.seq
 
 -- name: upsert_parts
@@ -98,25 +100,26 @@ ON CONFLICT (session_id, message_id, part_id) DO UPDATE SET
 WHERE excluded.seq >= t.seq
 
 -- name: upsert_prompts
--- A prompt: queued, then dispatched or dropped. What a row does not say stays.
+-- A prompt: queued, then in a turn, withdrawn or dropped. What a row does not say stays.
 INSERT INTO ledger.prompts AS t (
-    session_id, first_seq, seq, prompt_id, content, author, mode, channel, model, digest, status, turn_id,
-    accepted_ms
+    session_id, first_seq, seq, prompt_id, content, author, kind, mode, channel, model, attachments, digest, status,
+    turn_id, accepted_ms
 )
-SELECT session_id, first_seq, seq, prompt_id, content, author, mode, channel, model, digest, status, turn_id,
-       accepted_ms
+SELECT session_id, first_seq, seq, prompt_id, content, author, kind, mode, channel, model, attachments::json,
+       digest, status, turn_id, accepted_ms
 FROM unnest(
     $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-    $10::text[], $11::text[], $12::text[], $13::bigint[]
+    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[]
 ) AS r (
-    session_id, first_seq, seq, prompt_id, content, author, mode, channel, model, digest, status, turn_id,
-    accepted_ms
+    session_id, first_seq, seq, prompt_id, content, author, kind, mode, channel, model, attachments, digest, status,
+    turn_id, accepted_ms
 )
 ON CONFLICT (session_id, prompt_id) DO UPDATE SET
     first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
     content = COALESCE(excluded.content, t.content), author = COALESCE(excluded.author, t.author),
-    mode = COALESCE(excluded.mode, t.mode), channel = COALESCE(excluded.channel, t.channel),
-    model = COALESCE(excluded.model, t.model), digest = COALESCE(excluded.digest, t.digest),
+    kind = COALESCE(excluded.kind, t.kind), mode = COALESCE(excluded.mode, t.mode),
+    channel = COALESCE(excluded.channel, t.channel), model = COALESCE(excluded.model, t.model),
+    attachments = COALESCE(excluded.attachments, t.attachments), digest = COALESCE(excluded.digest, t.digest),
     status = excluded.status, turn_id = COALESCE(excluded.turn_id, t.turn_id),
     accepted_ms = COALESCE(excluded.accepted_ms, t.accepted_ms)
 WHERE excluded.seq >= t.seq
@@ -200,28 +203,146 @@ ON CONFLICT (session_id, message_id) DO UPDATE SET
     at_ms = excluded.at_ms
 WHERE excluded.seq >= t.seq
 
+-- name: upsert_switches
+-- A turn went on with another model.
+INSERT INTO ledger.switches AS t (
+    session_id, first_seq, seq, turn_id, from_model, to_model, error
+)
+SELECT session_id, first_seq, seq, turn_id, from_model, to_model, error::json
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[]
+) AS r (
+    session_id, first_seq, seq, turn_id, from_model, to_model, error
+)
+ON CONFLICT (session_id, first_seq) DO UPDATE SET
+    seq = excluded.seq, turn_id = excluded.turn_id, from_model = excluded.from_model, to_model = excluded.to_model,
+    error = excluded.error
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_turn_diffs
+-- What a turn changed.
+INSERT INTO ledger.turn_diffs AS t (
+    session_id, first_seq, seq, turn_id, files, patch, truncated
+)
+SELECT session_id, first_seq, seq, turn_id, files::json, patch, truncated
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::boolean[]
+) AS r (
+    session_id, first_seq, seq, turn_id, files, patch, truncated
+)
+ON CONFLICT (session_id, turn_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, files = excluded.files,
+    patch = excluded.patch, truncated = excluded.truncated
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_reviews
+-- A review by its turn.
+INSERT INTO ledger.reviews AS t (
+    session_id, first_seq, seq, turn_id, summary, findings
+)
+SELECT session_id, first_seq, seq, turn_id, summary, findings::json
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[]
+) AS r (
+    session_id, first_seq, seq, turn_id, summary, findings
+)
+ON CONFLICT (session_id, turn_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, summary = excluded.summary,
+    findings = excluded.findings
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_reverts
+-- A conversation was taken back, or was not after all.
+INSERT INTO ledger.reverts AS t (
+    session_id, first_seq, seq, channel, message_id
+)
+SELECT session_id, first_seq, seq, channel, message_id
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[]
+) AS r (
+    session_id, first_seq, seq, channel, message_id
+)
+ON CONFLICT (session_id, first_seq) DO UPDATE SET
+    seq = excluded.seq, channel = excluded.channel, message_id = excluded.message_id
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_commands
+-- A command: requested, then completed, failed or timed out. What a row does not say stays.
+INSERT INTO ledger.commands AS t (
+    session_id, first_seq, seq, request_id, command, digest, status, result, error, due_ms
+)
+SELECT session_id, first_seq, seq, request_id, command, digest, status, result::json, error, due_ms
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
+    $10::bigint[]
+) AS r (
+    session_id, first_seq, seq, request_id, command, digest, status, result, error, due_ms
+)
+ON CONFLICT (session_id, request_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
+    command = COALESCE(excluded.command, t.command), digest = COALESCE(excluded.digest, t.digest),
+    status = excluded.status, result = COALESCE(excluded.result, t.result),
+    error = COALESCE(excluded.error, t.error), due_ms = COALESCE(excluded.due_ms, t.due_ms)
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_participants
+-- Somebody takes part, or does no more.
+INSERT INTO ledger.participants AS t (
+    session_id, first_seq, seq, user_id, role, link_id, present
+)
+SELECT session_id, first_seq, seq, user_id, role, link_id, present
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::boolean[]
+) AS r (
+    session_id, first_seq, seq, user_id, role, link_id, present
+)
+ON CONFLICT (session_id, user_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, role = excluded.role,
+    link_id = excluded.link_id, present = excluded.present
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_links
+-- A share link: valid, then revoked. What a row does not say stays.
+INSERT INTO ledger.links AS t (
+    session_id, first_seq, seq, link_id, role, expires_ms, created_by, revoked
+)
+SELECT session_id, first_seq, seq, link_id, role, expires_ms, created_by, revoked
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::bigint[], $7::text[], $8::boolean[]
+) AS r (
+    session_id, first_seq, seq, link_id, role, expires_ms, created_by, revoked
+)
+ON CONFLICT (session_id, link_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, role = COALESCE(excluded.role, t.role),
+    expires_ms = COALESCE(excluded.expires_ms, t.expires_ms),
+    created_by = COALESCE(excluded.created_by, t.created_by), revoked = excluded.revoked
+WHERE excluded.seq >= t.seq
+
 -- name: upsert_sessions
 -- A session as it stands; its `first_seq` is not used.
 INSERT INTO ledger.sessions AS t (
     session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
-    last_turn, created_ms, updated_ms, next_due_ms, at_rest
+    last_turn, policy, source_session, work, created_ms, updated_ms, next_due_ms, at_rest
 )
-SELECT session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
-       last_turn, created_ms, updated_ms, next_due_ms, at_rest
+SELECT session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns,
+       active_turn, last_turn, policy::json, source_session, work::json, created_ms, updated_ms, next_due_ms,
+       at_rest
 FROM unnest(
     $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-    $10::text[], $11::integer[], $12::integer[], $13::text[], $14::text[], $15::bigint[], $16::bigint[],
-    $17::bigint[], $18::boolean[]
+    $10::text[], $11::integer[], $12::integer[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[],
+    $18::bigint[], $19::bigint[], $20::bigint[], $21::boolean[]
 ) AS r (
     session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
-    last_turn, created_ms, updated_ms, next_due_ms, at_rest
+    last_turn, policy, source_session, work, created_ms, updated_ms, next_due_ms, at_rest
 )
 ON CONFLICT (session_id) DO UPDATE SET
     first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, owner = excluded.owner,
     title = excluded.title, repo = excluded.repo, branch = excluded.branch, model = excluded.model,
-    status = excluded.status, status_detail = excluded.status_detail, epoch = excluded.epoch, turns = excluded.turns,
-    active_turn = excluded.active_turn, last_turn = excluded.last_turn, created_ms = excluded.created_ms,
-    updated_ms = excluded.updated_ms, next_due_ms = excluded.next_due_ms, at_rest = excluded.at_rest
+    status = excluded.status, status_detail = excluded.status_detail, epoch = excluded.epoch,
+    turns = excluded.turns, active_turn = excluded.active_turn, last_turn = excluded.last_turn,
+    policy = excluded.policy, source_session = excluded.source_session, work = excluded.work,
+    created_ms = excluded.created_ms, updated_ms = excluded.updated_ms, next_due_ms = excluded.next_due_ms,
+    at_rest = excluded.at_rest
 WHERE excluded.seq >= t.seq
 
 -- name: upsert_states
@@ -257,11 +378,36 @@ SELECT session_id, message_id FROM ledger.usage ORDER BY seq DESC LIMIT $1
 
 -- name: prompt_receipt
 -- What was accepted under a prompt id, however long ago.
-SELECT digest, first_seq FROM ledger.prompts WHERE session_id = $1 AND prompt_id = $2 AND digest IS NOT NULL
+SELECT digest, first_seq, CASE WHEN status = 'withdrawn' THEN seq ELSE 0 END AS withdrawn
+FROM ledger.prompts WHERE session_id = $1 AND prompt_id = $2 AND digest IS NOT NULL
+
+-- name: command_receipt
+-- What was requested under an id, however long ago.
+SELECT digest, first_seq FROM ledger.commands WHERE session_id = $1 AND request_id = $2 AND digest IS NOT NULL
+
+-- name: message_target
+-- The message a command is about, with its turn's conversation.
+SELECT m.role, m.turn_id, t.channel FROM ledger.messages AS m
+LEFT JOIN ledger.turns AS t ON t.session_id = m.session_id AND t.turn_id = m.turn_id
+WHERE m.session_id = $1 AND m.message_id = $2
 
 -- name: session_owner
--- Whose session it is.
-SELECT owner FROM ledger.sessions WHERE session_id = $1
+-- Whose session it is, and which turn runs in it.
+SELECT owner, active_turn FROM ledger.sessions WHERE session_id = $1
+
+-- name: participant_roles
+-- As what a user takes part in some sessions that are not theirs.
+SELECT session_id, role FROM ledger.participants WHERE session_id = ANY ($1::text[]) AND user_id = $2 AND present
+
+-- name: participants
+-- Who takes part in a session besides its owner, in the order in which they came.
+SELECT user_id, role, link_id FROM ledger.participants WHERE session_id = $1 AND present ORDER BY first_seq, user_id
+
+-- name: links
+-- Share links of a session that are valid now, the oldest first.
+SELECT link_id, role, expires_ms, created_by FROM ledger.links
+WHERE session_id = $1 AND NOT revoked AND (expires_ms IS NULL OR expires_ms > extract(epoch FROM now()) * 1000)
+ORDER BY first_seq
 
 -- name: session
 -- One session with the sums of its usage.
@@ -276,21 +422,42 @@ CROSS JOIN LATERAL (
 WHERE s.session_id = $1
 
 -- name: sessions_of
--- A page of an owner's sessions, newest first, below the session $3 (or from the top), with the sums of their usage.
+-- A page of the sessions a user owns or takes part in, newest first, below the session $3 (or from the top), with the
+-- sums of their usage.
+WITH mine AS (
+    (
+        SELECT s.session_id, s.created_ms FROM ledger.sessions AS s
+        WHERE s.owner = $1
+          AND ($3::text IS NULL
+               OR (s.created_ms, s.session_id)
+                  < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3))
+        ORDER BY s.created_ms DESC, s.session_id DESC
+        LIMIT $2
+    )
+    UNION
+    (
+        SELECT s.session_id, s.created_ms FROM ledger.participants AS p
+        JOIN ledger.sessions AS s ON s.session_id = p.session_id
+        WHERE p.user_id = $1 AND p.present
+          AND ($3::text IS NULL
+               OR (s.created_ms, s.session_id)
+                  < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3))
+        ORDER BY s.created_ms DESC, s.session_id DESC
+        LIMIT $2
+    )
+    ORDER BY created_ms DESC, session_id DESC
+    LIMIT $2
+)
 SELECT s.*, u.cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
-FROM ledger.sessions AS s
+FROM mine
+JOIN ledger.sessions AS s ON s.session_id = mine.session_id
 CROSS JOIN LATERAL (
     SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
            COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
            COALESCE(sum(cache_read), 0)::bigint AS cache_read, COALESCE(sum(cache_write), 0)::bigint AS cache_write
     FROM ledger.usage WHERE session_id = s.session_id
 ) AS u
-WHERE s.owner = $1
-  AND ($3::text IS NULL
-       OR (s.created_ms, s.session_id)
-          < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3 AND b.owner = $1))
 ORDER BY s.created_ms DESC, s.session_id DESC
-LIMIT $2
 
 -- name: turns_by_id
 -- Some turns. One that its runner did not end has the cost of its messages.
@@ -304,9 +471,64 @@ CROSS JOIN LATERAL (
 ) AS u
 WHERE t.session_id = ANY ($1::text[]) AND t.turn_id = ANY ($2::text[])
 
+-- name: turns_after
+-- A page of a session's turns in the order of the log, likewise with their usage.
+SELECT t.*, u.cost AS used_cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
+FROM ledger.turns AS t
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
+           COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
+           COALESCE(sum(cache_read), 0)::bigint AS cache_read, COALESCE(sum(cache_write), 0)::bigint AS cache_write
+    FROM ledger.usage WHERE session_id = t.session_id AND turn_id = t.turn_id
+) AS u
+WHERE t.session_id = $1 AND t.first_seq > $2 ORDER BY t.first_seq LIMIT $3
+
+-- name: turn_prompts
+-- The prompts of some turns.
+SELECT session_id, turn_id, prompt_id FROM ledger.prompts
+WHERE session_id = ANY ($1::text[]) AND turn_id = ANY ($2::text[]) ORDER BY first_seq
+
+-- name: turn_switches
+-- The models that some turns went on with.
+SELECT session_id, turn_id, to_model FROM ledger.switches
+WHERE session_id = ANY ($1::text[]) AND turn_id = ANY ($2::text[]) ORDER BY first_seq
+
+-- name: turn_channels
+-- The conversations of some turns.
+SELECT turn_id, channel FROM ledger.turns WHERE session_id = $1 AND turn_id = ANY ($2::text[])
+
+-- name: turn_diff
+-- What a turn changed.
+SELECT * FROM ledger.turn_diffs WHERE session_id = $1 AND turn_id = $2
+
+-- name: turns_begun
+-- The turns of a session in the order of the log.
+SELECT first_seq, channel FROM ledger.turns WHERE session_id = $1 AND first_seq > $2 ORDER BY first_seq
+
+-- name: prompts_after
+-- A page of a session's prompts in the order of the log.
+SELECT * FROM ledger.prompts WHERE session_id = $1 AND first_seq > $2 ORDER BY first_seq LIMIT $3
+
+-- name: prompts_by_id
+-- Some prompts of a session.
+SELECT * FROM ledger.prompts WHERE session_id = $1 AND prompt_id = ANY ($2::text[])
+
 -- name: queued_prompts
 -- Prompts of some sessions that wait for their turn.
 SELECT * FROM ledger.prompts WHERE session_id = ANY ($1::text[]) AND status = 'queued' ORDER BY first_seq
+
+-- name: pending_commands
+-- Commands of some sessions without a result.
+SELECT * FROM ledger.commands WHERE session_id = ANY ($1::text[]) AND status = 'requested' ORDER BY first_seq
+
+-- name: command
+-- One command.
+SELECT * FROM ledger.commands WHERE session_id = $1 AND request_id = $2
+
+-- name: review
+-- The review of a turn, or the latest one.
+SELECT * FROM ledger.reviews WHERE session_id = $1 AND ($2::text IS NULL OR turn_id = $2)
+ORDER BY first_seq DESC LIMIT 1
 
 -- name: open_questions
 -- Questions of some sessions that wait for an answer.
@@ -318,7 +540,14 @@ SELECT session_id, items FROM ledger.todos WHERE session_id = ANY ($1::text[])
 
 -- name: messages_after
 -- A page of a session's messages in the order of the log.
-SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq > $2 ORDER BY first_seq LIMIT $3
+SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq > $2
+ORDER BY first_seq, COALESCE(place, 0) LIMIT $3
+
+-- name: reverts
+-- What was taken back in a session, in the order of the log, with where the message it went back to began.
+SELECT r.first_seq, r.channel, r.message_id, m.first_seq AS message_seq FROM ledger.reverts AS r
+LEFT JOIN ledger.messages AS m ON m.session_id = r.session_id AND m.message_id = r.message_id
+WHERE r.session_id = $1 ORDER BY r.first_seq
 
 -- name: parts_of
 -- The parts of some messages of a session, each message's in the order in which the agent began them: its part ids sort
@@ -336,3 +565,29 @@ SELECT seq, payload FROM ledger.events WHERE session_id = $1 AND seq > $2 AND se
 -- name: archive_from
 -- The archive of all sessions in order, for a rebuild: above $1 and up to $2.
 SELECT seq, session_id, type, payload FROM ledger.events WHERE seq > $1 AND seq <= $2 ORDER BY seq LIMIT $3
+
+-- name: archived_last
+-- The newest archived event up to a sequence, whatever its session.
+SELECT seq, session_id, type, payload FROM ledger.events WHERE seq <= $1 ORDER BY seq DESC LIMIT 1
+
+-- name: awake
+-- Sessions whose runner may be there and read its facts.
+SELECT session_id FROM ledger.sessions WHERE status NOT IN ('failed', 'terminated', 'hibernated')
+
+-- name: history
+-- Archived events of a session in order: above $2 and up to $3.
+SELECT seq, session_id, type, payload FROM ledger.events
+WHERE session_id = $1 AND seq > $2 AND seq <= $3 ORDER BY seq LIMIT $4
+
+-- name: history_of_types
+-- The same, of some types.
+SELECT seq, session_id, type, payload FROM ledger.events
+WHERE session_id = $1 AND seq > $2 AND seq <= $3 AND type = ANY ($5::text[]) ORDER BY seq LIMIT $4
+
+-- name: unfinished_imports
+-- Sessions whose import was begun, not completed, and not given up.
+SELECT b.session_id FROM ledger.events AS b
+WHERE b.type = 'fact.session_imported' AND NOT EXISTS (
+    SELECT 1 FROM ledger.events AS e
+    WHERE e.session_id = b.session_id AND e.type IN ('fact.import_completed', 'fact.session_terminated', 'fact.session_failed')
+)

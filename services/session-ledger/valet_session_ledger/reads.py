@@ -1,40 +1,61 @@
 """Reads: views of sessions, messages, diffs and the archive, from the read models."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 import msgspec
 from valet_protocol.errors import NotFound
+from valet_protocol.events.facts import Role
 from valet_protocol.requests import (
     ArchivedEvent,
     ArchivePage,
+    CommandView,
     DiffView,
+    GetCommand,
     GetDiff,
+    GetReview,
     GetSession,
     ListMessages,
+    ListParticipants,
+    ListPrompts,
     ListSessions,
+    ListTurns,
     MessagePage,
+    ParticipantList,
+    ParticipantView,
     PartView,
+    PromptPage,
     ReadArchive,
     Reply,
+    ReviewView,
     SessionPage,
     SessionView,
+    TurnPage,
+    TurnView,
 )
 
 from valet_session_ledger import limits, views
 from valet_session_ledger.freshness import Freshness
 from valet_session_ledger.queries import Queries
 from valet_session_ledger.store import patiently
+from valet_session_ledger.views_reverted import Reverted, reverted
 
 Record = Mapping[str, Any]
-R = TypeVar("R", bound=Reply)
+
+
+class _Access(msgspec.Struct, frozen=True, kw_only=True):
+    """A session for somebody who may read it."""
+
+    owner: str
+    role: Role
+    active_turn: str | None
 
 
 class Reads:
     """The ledger's reads, one method each; a method's result is the reply.
 
-    All raise `NotFound` for what is not there or not the user's, and `Unavailable` while PostgreSQL is away.
+    All raise `NotFound` for what is not there or not for the user to see, and `Unavailable` while PostgreSQL is away.
     """
 
     def __init__(self, pool: asyncpg.Pool, queries: Queries, freshness: Freshness) -> None:
@@ -42,46 +63,128 @@ class Reads:
         self._sql = queries
         self._freshness = freshness
 
+    # -- sessions ----------------------------------------------------------------------------------------------
+
     async def get_session(self, request: GetSession) -> SessionView:
         """One session."""
         await self._freshness.session(request.session_id)
         return await self.session_by_id(request.session_id, request.user)
 
     async def session_by_id(self, session_id: str, user: str) -> SessionView:
-        """One session of a user."""
-        rows = await self._fetch("session", session_id)
-        if not rows or rows[0]["owner"] != user:
+        """One session that a user takes part in."""
+        items = await self._views(await self._fetch("session", session_id), user)
+        if not items:
             raise _not_found()
-        return (await self._views(rows))[0]
+        return items[0]
 
     async def list_sessions(self, request: ListSessions) -> SessionPage:
-        """A user's sessions, newest first."""
+        """The sessions a user owns or takes part in, newest first."""
         await self._freshness.folded()
         limit = _page(request.limit)
         rows = await self._fetch("sessions_of", request.user, limit + 1, request.before)
-        items = await self._views(rows[:limit])
-        return SessionPage(items=items, next=items[-1].id if len(rows) > limit else None)
+        items = await self._views(rows[:limit], request.user)
+        return SessionPage(items=items, next=items[-1].id if items and len(rows) > limit else None)
+
+    async def list_participants(self, request: ListParticipants) -> ParticipantList:
+        """Who takes part. The links are for the owner."""
+        access = await self._check(request.session_id, request.user)
+        others = await self._fetch("participants", request.session_id)
+        links = await self._fetch("links", request.session_id) if access.role == "owner" else []
+        return ParticipantList(
+            participants=[ParticipantView(user=access.owner, role="owner"), *map(views.participant, others)],
+            links=[views.link(row) for row in links],
+        )
+
+    async def get_command(self, request: GetCommand) -> CommandView:
+        """A command and its result."""
+        await self._check(request.session_id, request.user)
+        return await self.command_by_id(request.session_id, request.request_id)
+
+    async def command_by_id(self, session_id: str, request_id: str) -> CommandView:
+        """A command of a session that is known to be readable."""
+        rows = await self._fetch("command", session_id, request_id)
+        if not rows:
+            raise NotFound("command_not_found", "No command with this id was requested in this session.")
+        return views.command(rows[0])
+
+    # -- the conversation --------------------------------------------------------------------------------------
 
     async def list_messages(self, request: ListMessages) -> MessagePage:
         """A session's messages in the order of the log."""
-        await self._check(request.session_id, request.user)
+        session_id = request.session_id
+        await self._check(session_id, request.user)
         limit = _page(request.limit)
-        rows = await self._fetch("messages_after", request.session_id, request.after, limit + 1)
-        page = rows[:limit]
+        rows = await self._fetch("messages_after", session_id, request.after, limit + 1)
+        if len(rows) > limit and rows[limit]["first_seq"] == rows[limit - 1]["first_seq"]:
+            # messages that one event began stay together: their sequence is the cursor
+            most = limit + limits.QUEUED_PROMPTS + 1
+            rows = await self._fetch("messages_after", session_id, request.after, most)
+        page = rows[: _whole([row["first_seq"] for row in rows], limit)]
         ids = [row["message_id"] for row in page]
         parts: dict[str, list[PartView]] = {message_id: [] for message_id in ids}
-        for row in await self._fetch("parts_of", request.session_id, ids):
+        for row in await self._fetch("parts_of", session_id, ids):
             parts[row["message_id"]].append(views.part(row))
-        items = [views.message(row, parts[row["message_id"]]) for row in page]
+        people = [row["message_id"] for row in page if row["role"] == "user"]
+        prompts = {row["prompt_id"]: row for row in await self._fetch("prompts_by_id", session_id, people)}
+        turns = sorted({row["turn_id"] for row in page if row["turn_id"] is not None})
+        channels = {row["turn_id"]: row["channel"] for row in await self._fetch("turn_channels", session_id, turns)}
+        back = await self._reverted(session_id)
+        items = [
+            views.message(
+                row,
+                parts[row["message_id"]],
+                prompt=prompts.get(row["message_id"]),
+                channel=channels.get(row["turn_id"]),
+                reverted=back.has(channels.get(row["turn_id"]), row["first_seq"]),
+            )
+            for row in page
+        ]
+        fitting = _whole([item.seq for item in items], _fitting(items, limits.MESSAGE_PAGE_BYTES))
+        more = len(rows) > fitting
+        return MessagePage(items=items[:fitting], next=items[fitting - 1].seq if more else None)
+
+    async def _reverted(self, session_id: str) -> Reverted:
+        reverts = await self._fetch("reverts", session_id)
+        if not reverts:
+            return Reverted()
+        return reverted(reverts, await self._fetch("turns_begun", session_id, reverts[0]["first_seq"]))
+
+    async def list_turns(self, request: ListTurns) -> TurnPage:
+        """A session's turns in the order of the log."""
+        access = await self._check(request.session_id, request.user)
+        limit = _page(request.limit)
+        rows = await self._fetch("turns_after", request.session_id, request.after, limit + 1)
+        turns = await self._turns(rows[:limit], {request.session_id: access.active_turn})
+        items = list(turns.values())
+        return TurnPage(items=items, next=items[-1].seq if len(rows) > limit else None)
+
+    async def list_prompts(self, request: ListPrompts) -> PromptPage:
+        """Every prompt of a session in the order of the log."""
+        access = await self._check(request.session_id, request.user)
+        limit = _page(request.limit)
+        rows = await self._fetch("prompts_after", request.session_id, request.after, limit + 1)
+        items = [views.prompt(row, active=access.active_turn) for row in rows[:limit]]
         fitting = _fitting(items, limits.MESSAGE_PAGE_BYTES)
-        more = len(rows) > limit or len(fitting) < len(items)
-        return MessagePage(items=fitting, next=fitting[-1].seq if more else None)
+        return PromptPage(items=items[:fitting], next=items[fitting - 1].seq if len(rows) > fitting else None)
 
     async def get_diff(self, request: GetDiff) -> DiffView:
-        """What the session changed; empty when nothing did."""
+        """What the session, or one turn of it, changed; empty when nothing did."""
         await self._check(request.session_id, request.user)
-        rows = await self._fetch("diff", request.session_id)
-        return views.diff(rows[0]) if rows else views.no_diff()
+        if request.turn_id is None:
+            rows = await self._fetch("diff", request.session_id)
+            return views.diff(rows[0]) if rows else views.no_diff()
+        if not await self._fetch("turn_channels", request.session_id, [request.turn_id]):
+            raise NotFound("turn_not_found", "The session has no turn with this id.")
+        rows = await self._fetch("turn_diff", request.session_id, request.turn_id)
+        return views.turn_diff(rows[0]) if rows else views.no_diff()
+
+    async def get_review(self, request: GetReview) -> ReviewView:
+        """The findings of a review."""
+        await self._check(request.session_id, request.user)
+        rows = await self._fetch("review", request.session_id, request.turn_id)
+        if not rows:
+            raise NotFound("review_not_found", "There is no such review; a prompt of kind `review` makes one.")
+        return views.review(rows[0])
 
     async def read_archive(self, request: ReadArchive) -> ArchivePage:
         """Archived events between two sequences, both exclusive."""
@@ -89,37 +192,77 @@ class Reads:
         rows = await self._fetch("archived", request.session_id, request.after, request.before, limit + 1)
         items = [ArchivedEvent(seq=row["seq"], event=msgspec.Raw(row["payload"])) for row in rows[:limit]]
         fitting = _fitting(items, limits.ARCHIVE_PAGE_BYTES)
-        return ArchivePage(items=fitting, complete=len(rows) <= limit and len(fitting) == len(items))
+        return ArchivePage(items=items[:fitting], complete=len(rows) <= fitting)
 
-    async def _check(self, session_id: str, user: str) -> None:
+    # -- shared ------------------------------------------------------------------------------------------------
+
+    async def _check(self, session_id: str, user: str) -> _Access:
         await self._freshness.session(session_id)
         rows = await self._fetch("session_owner", session_id)
-        if not rows or rows[0]["owner"] != user:
+        role = None if not rows else (await self._roles(rows, [session_id], user)).get(session_id)
+        if role is None:
             raise _not_found()
+        return _Access(owner=rows[0]["owner"], role=role, active_turn=rows[0]["active_turn"])
 
-    async def _views(self, rows: Sequence[Record]) -> list[SessionView]:
+    async def _roles(self, rows: Sequence[Record], session_ids: list[str], user: str) -> dict[str, Role]:
+        """As what a user takes part in sessions; those they do not are not in the answer."""
+        roles: dict[str, Role] = {
+            session_id: "owner" for session_id, row in zip(session_ids, rows, strict=True) if row["owner"] == user
+        }
+        others = [session_id for session_id in session_ids if session_id not in roles]
+        if others:
+            found = await self._fetch("participant_roles", others, user)
+            roles.update((row["session_id"], row["role"]) for row in found)
+        return roles
+
+    async def _views(self, rows: Sequence[Record], user: str) -> list[SessionView]:
+        roles = await self._roles(rows, [row["session_id"] for row in rows], user) if rows else {}
+        rows = [row for row in rows if row["session_id"] in roles]
         ids = [row["session_id"] for row in rows]
         if not ids:
             return []
+        active = {row["session_id"]: row["active_turn"] for row in rows}
         turn_ids = [turn for row in rows for turn in (row["active_turn"], row["last_turn"]) if turn is not None]
-        turns = {
-            (row["session_id"], row["turn_id"]): views.turn(row)
-            for row in (await self._fetch("turns_by_id", ids, turn_ids) if turn_ids else [])
-        }
+        turns = await self._turns(await self._fetch("turns_by_id", ids, turn_ids) if turn_ids else [], active)
         prompts = await self._fetch("queued_prompts", ids)
         questions = await self._fetch("open_questions", ids)
+        commands = await self._fetch("pending_commands", ids)
         todos = {row["session_id"]: row["items"] for row in await self._fetch("todos", ids)}
         return [
             views.session(
                 row,
                 active_turn=turns.get((row["session_id"], row["active_turn"])),
                 last_turn=turns.get((row["session_id"], row["last_turn"])),
-                queued=[views.prompt(item) for item in prompts if item["session_id"] == row["session_id"]],
+                queued=[views.prompt(item, active=None) for item in prompts if item["session_id"] == row["session_id"]],
                 questions=[views.question(item) for item in questions if item["session_id"] == row["session_id"]],
                 todos=views.todos(todos.get(row["session_id"])),
+                commands=[views.command(item) for item in commands if item["session_id"] == row["session_id"]],
+                role=roles[row["session_id"]],
             )
             for row in rows
         ]
+
+    async def _turns(
+        self, rows: Sequence[Record], active: Mapping[str, str | None]
+    ) -> dict[tuple[str, str | None], TurnView]:
+        """Turns by session and id, in the order of their rows. `active` are the sessions' present turns."""
+        if not rows:
+            return {}
+        ids = sorted({row["session_id"] for row in rows})
+        turn_ids = [row["turn_id"] for row in rows]
+        prompts: dict[tuple[str, str], list[str]] = {}
+        for row in await self._fetch("turn_prompts", ids, turn_ids):
+            prompts.setdefault((row["session_id"], row["turn_id"]), []).append(row["prompt_id"])
+        switched: dict[tuple[str, str], list[str]] = {}
+        for row in await self._fetch("turn_switches", ids, turn_ids):
+            switched.setdefault((row["session_id"], row["turn_id"]), []).append(row["to_model"])
+        return {
+            key: views.turn(
+                row, active=active.get(key[0]), prompt_ids=prompts.get(key, []), switched=switched.get(key, [])
+            )
+            for row in rows
+            for key in [(row["session_id"], row["turn_id"])]
+        }
 
     async def _fetch(self, name: str, *parameters: object) -> list[Record]:
         return await patiently(lambda: self._pool.fetch(self._sql[name], *parameters))
@@ -129,14 +272,21 @@ def _page(limit: int) -> int:
     return max(1, min(limit, limits.PAGE))
 
 
-def _fitting(items: list[R], most: int) -> list[R]:
-    """The first items that make up at most so many bytes, but one at least."""
+def _fitting(items: Sequence[Reply], most: int) -> int:
+    """How many of the first items make up at most so many bytes, but one at least."""
     size = 0
     for count, item in enumerate(items):
         size += len(msgspec.json.encode(item))
         if size > most and count:
-            return items[:count]
-    return items
+            return count
+    return len(items)
+
+
+def _whole(seqs: Sequence[int], count: int) -> int:
+    """So many of the first, and those of the same sequence as the last of them."""
+    while 0 < count < len(seqs) and seqs[count] == seqs[count - 1]:
+        count += 1
+    return min(count, len(seqs))
 
 
 def _not_found() -> NotFound:

@@ -28,13 +28,14 @@ from valet_session_ledger.config import configure
 from valet_session_ledger.errors import Differs, LedgerError
 from valet_session_ledger.fold import fold
 from valet_session_ledger.intake import Arrived, arrive, from_archive, is_folded
+from valet_session_ledger.put_back import PutBack
 from valet_session_ledger.rows import Batch
 from valet_session_ledger.sessions import Live
-from valet_session_ledger.store import migrate_store, write_events, write_rows
+from valet_session_ledger.store import migrate_store, open_store, write_events, write_rows
 
 SCRATCH = "ledger_rebuild"
-TABLES = ("sessions", "states", "turns", "messages", "parts", "prompts", "questions", "diffs", "todos", "usage")
-"""What is folded; `events` is the archive and `checkpoints` says how far."""
+NOT_FOLDED = ("events", "checkpoints")
+"""The archive, and how far the rest is folded. Every other table of the migrations is a read model."""
 
 _log = logs.get(__name__)
 
@@ -48,7 +49,10 @@ class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def rebuild(settings: Settings) -> Rebuilt:
-    """Fold all read models anew, from the archive and the log, and put them in the place of the live ones."""
+    """Fold all read models anew, from the archive and the log, and put them in the place of the live ones.
+
+    A log that is an older copy gets its lost events back first. Raises `LogBehind` when something else stands there.
+    """
     return await _with_servers(settings, verify=False)
 
 
@@ -64,16 +68,18 @@ async def _with_servers(settings: Settings, *, verify: bool) -> Rebuilt:
     connection = await asyncpg.connect(settings.database_url, timeout=service_limits.DATABASE_CONNECT_TIMEOUT)  # pyright: ignore[reportArgumentType]
     try:
         await broker.ensure_stream(nc)
+        if not verify:
+            await _put_back(settings, nc)
         transaction = connection.transaction()
         await transaction.start()
         try:
             done = await _fold_all(connection, nc, to_end=not verify)
             if verify:
-                differences = await _differences(connection)
+                differences = await _differences(connection, await _tables(connection))
                 if differences:
                     raise Differs(differences)
             else:
-                await _take_over(connection, done.seq)
+                await _take_over(connection, await _tables(connection), done.seq)
                 await transaction.commit()
             return done
         finally:
@@ -82,6 +88,15 @@ async def _with_servers(settings: Settings, *, verify: bool) -> Rebuilt:
     finally:
         await connection.close(timeout=service_limits.DATABASE_CONNECT_TIMEOUT)  # pyright: ignore[reportArgumentType]
         await nc.close()
+
+
+async def _put_back(settings: Settings, nc: Client) -> None:
+    """As the ledger does at its start; here nobody else needs to be there who could write before it."""
+    pool, _ = await open_store(settings.database_url)
+    try:
+        await PutBack(nc, pool, queries.load()).run()
+    finally:
+        pool.terminate()
 
 
 async def _fold_all(connection: Any, nc: Client, *, to_end: bool) -> Rebuilt:
@@ -97,8 +112,10 @@ async def _fold_all(connection: Any, nc: Client, *, to_end: bool) -> Rebuilt:
     sessions: dict[str, Live] = {}
     count = 0
     sources = (
-        _archived(connection, live["archive_from"], min(state.first_seq - 1, end)),
+        _archived(connection, live["archive_from"], 0, min(state.first_seq - 1, end)),
         _logged(nc, max(1, state.first_seq), min(state.last_seq, end)),
+        # the log is an older copy, and the ledger has not put back yet what it lost
+        _archived(connection, live["archive_from"], state.last_seq, end),
     )
     for source in sources:
         async for arrived in source:
@@ -113,9 +130,8 @@ async def _fold_all(connection: Any, nc: Client, *, to_end: bool) -> Rebuilt:
     return Rebuilt(events=count, seq=end)
 
 
-async def _archived(connection: Any, statement: str, until: int) -> AsyncIterator[list[Arrived]]:
-    """What the stream holds no more."""
-    after = 0
+async def _archived(connection: Any, statement: str, after: int, until: int) -> AsyncIterator[list[Arrived]]:
+    """What the stream does not hold: above `after`, up to `until`."""
     while after < until:
         rows = await connection.fetch(statement, after, until, limits.REBUILD_BATCH)
         if not rows:
@@ -141,8 +157,16 @@ async def _logged(nc: Client, start: int, until: int) -> AsyncIterator[list[Arri
                 return
 
 
-async def _take_over(connection: Any, seq: int) -> None:
-    for table in TABLES:
+async def _tables(connection: Any) -> list[str]:
+    """The read models, as the migrations made them a moment ago."""
+    rows = await connection.fetch(
+        "SELECT table_name FROM information_schema.tables WHERE table_schema = $1 ORDER BY table_name", SCRATCH
+    )
+    return [row["table_name"] for row in rows if row["table_name"] not in NOT_FOLDED]
+
+
+async def _take_over(connection: Any, tables: list[str], seq: int) -> None:
+    for table in tables:
         await connection.execute(f"DELETE FROM {queries.SCHEMA}.{table}")
         await connection.execute(f"INSERT INTO {queries.SCHEMA}.{table} SELECT * FROM {SCRATCH}.{table}")
     # what the log has beyond the archive is archived now; what the archive has beyond the log stays
@@ -153,10 +177,10 @@ async def _take_over(connection: Any, seq: int) -> None:
     await connection.execute(f"DROP SCHEMA {SCRATCH} CASCADE")
 
 
-async def _differences(connection: Any) -> list[str]:
+async def _differences(connection: Any, tables: list[str]) -> list[str]:
     """One line for each table that differs, with an example."""
     found: list[str] = []
-    for table in (*TABLES, "events"):
+    for table in (*tables, "events"):
         live, again = f"{queries.SCHEMA}.{table}", f"{SCRATCH}.{table}"
         for one, other, word in ((live, again, "only live"), (again, live, "only in the log")):
             rows = await connection.fetch(

@@ -26,6 +26,10 @@ class Row(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 class TurnRow(Row, frozen=True, kw_only=True, gc=False):
     turn_id: str
     prompt_id: str | None = None
+    kind: str | None = None
+    channel: str | None = None
+    model: str | None = None
+    """The first one that has it; see `SwitchRow`."""
     status: str
     error: str | None = None
     """JSON."""
@@ -38,7 +42,19 @@ class TurnRow(Row, frozen=True, kw_only=True, gc=False):
     duration_ms: int | None = None
 
 
+class SwitchRow(Row, frozen=True, kw_only=True, gc=False):
+    """A turn went on with another model."""
+
+    turn_id: str
+    from_model: str
+    to_model: str
+    error: str
+    """JSON."""
+
+
 class MessageRow(Row, frozen=True, kw_only=True, gc=False):
+    """A person's message without text or author has those of the prompt whose id it has."""
+
     message_id: str
     turn_id: str | None = None
     role: str
@@ -52,6 +68,8 @@ class MessageRow(Row, frozen=True, kw_only=True, gc=False):
     parent_session: str | None = None
     complete: bool
     created_ms: int
+    place: int | None = None
+    """Among the messages that one event began, where it began several."""
 
 
 class PartRow(Row, frozen=True, kw_only=True, gc=False):
@@ -75,12 +93,15 @@ class PromptRow(Row, frozen=True, kw_only=True, gc=False):
     prompt_id: str
     content: str | None = None
     author: str | None = None
+    kind: str | None = None
     mode: str | None = None
     channel: str | None = None
     model: str | None = None
+    attachments: str | None = None
+    """JSON."""
     digest: str | None = None
     status: str
-    """queued, dispatched or dropped."""
+    """queued, steering, dispatched, withdrawn or dropped; done is a turn that is over."""
     turn_id: str | None = None
     accepted_ms: int | None = None
 
@@ -105,6 +126,58 @@ class DiffRow(Row, frozen=True, kw_only=True, gc=False):
     files: str
     patch: str
     truncated: bool
+
+
+class TurnDiffRow(Row, frozen=True, kw_only=True, gc=False):
+    """What one turn changed."""
+
+    turn_id: str
+    files: str
+    patch: str
+    truncated: bool
+
+
+class ReviewRow(Row, frozen=True, kw_only=True, gc=False):
+    turn_id: str
+    summary: str
+    findings: str
+    """JSON."""
+
+
+class RevertRow(Row, frozen=True, kw_only=True, gc=False):
+    """A conversation was taken back to before a message, or, without one, what was taken back counts again."""
+
+    channel: str
+    message_id: str | None
+
+
+class CommandRow(Row, frozen=True, kw_only=True, gc=False):
+    request_id: str
+    command: str | None = None
+    digest: str | None = None
+    status: str
+    """requested, completed, failed or timed_out."""
+    result: str | None = None
+    """JSON."""
+    error: str | None = None
+    due_ms: int | None = None
+
+
+class ParticipantRow(Row, frozen=True, kw_only=True, gc=False):
+    """Somebody besides the owner who takes part, or did."""
+
+    user_id: str
+    role: str
+    link_id: str | None
+    present: bool
+
+
+class LinkRow(Row, frozen=True, kw_only=True, gc=False):
+    link_id: str
+    role: str | None = None
+    expires_ms: int | None = None
+    created_by: str | None = None
+    revoked: bool
 
 
 class TodoRow(Row, frozen=True, kw_only=True, gc=False):
@@ -136,6 +209,11 @@ class SessionRow(Row, frozen=True, kw_only=True, gc=False):
     turns: int
     active_turn: str | None
     last_turn: str | None
+    policy: str
+    """JSON."""
+    source_session: str | None
+    work: str | None
+    """JSON."""
     created_ms: int
     updated_ms: int
     next_due_ms: int | None
@@ -173,7 +251,26 @@ class Touched(msgspec.Struct, frozen=True, gc=False):
 
 
 R = TypeVar("R", bound=Row)
-Key = tuple[str, ...]
+Key = tuple[str | int, ...]
+
+TABLES = (
+    "turns",
+    "switches",
+    "messages",
+    "parts",
+    "prompts",
+    "questions",
+    "diffs",
+    "turn_diffs",
+    "todos",
+    "usage",
+    "reviews",
+    "reverts",
+    "commands",
+    "participants",
+    "links",
+)
+"""What a batch has rows for, besides sessions, their states and events."""
 
 
 class Batch:
@@ -181,18 +278,29 @@ class Batch:
 
     def __init__(self) -> None:
         self.turns: dict[Key, TurnRow] = {}
+        self.switches: dict[Key, SwitchRow] = {}
         self.messages: dict[Key, MessageRow] = {}
         self.parts: dict[Key, PartRow] = {}
         self.prompts: dict[Key, PromptRow] = {}
         self.questions: dict[Key, QuestionRow] = {}
         self.diffs: dict[Key, DiffRow] = {}
+        self.turn_diffs: dict[Key, TurnDiffRow] = {}
         self.todos: dict[Key, TodoRow] = {}
         self.usage: dict[Key, UsageRow] = {}
+        self.reviews: dict[Key, ReviewRow] = {}
+        self.reverts: dict[Key, RevertRow] = {}
+        self.commands: dict[Key, CommandRow] = {}
+        self.participants: dict[Key, ParticipantRow] = {}
+        self.links: dict[Key, LinkRow] = {}
         self.touched: dict[str, Touched] = {}
         self.events: list[EventRow] = []
         self.completed: list[tuple[str, str]] = []
         """(session, message) whose deltas may go once this is stored."""
         self.last_seq = 0
+
+    def rows(self, table: str) -> dict[Key, Row]:
+        """The rows for one of `TABLES`."""
+        return getattr(self, table)
 
     def merge(self, table: dict[Key, R], key: Key, row: R) -> None:
         """Put a newer row over what the batch has for its key; what it does not say stays."""
@@ -217,9 +325,8 @@ class Batch:
         """The part of the batch that is about one session."""
         part = Batch()
         part.last_seq = self.last_seq
-        for name in ("turns", "messages", "parts", "prompts", "questions", "diffs", "todos", "usage"):
-            rows = {key: row for key, row in getattr(self, name).items() if row.session_id == session_id}
-            setattr(part, name, rows)
+        for table in TABLES:
+            part.rows(table).update((key, row) for key, row in self.rows(table).items() if row.session_id == session_id)
         if session_id in self.touched:
             part.touched[session_id] = self.touched[session_id]
         part.events = [row for row in self.events if row.session_id == session_id]

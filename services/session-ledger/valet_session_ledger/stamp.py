@@ -3,6 +3,9 @@
 Every fact's id is derived from what it decides, never drawn: a retry after a crash, by whoever, is the same event.
 """
 
+import hashlib
+
+import msgspec
 from valet_protocol.catalogue import type_of
 from valet_protocol.codec import new_event
 from valet_protocol.events import facts
@@ -16,32 +19,51 @@ def stamp(session_id: str, state: SessionState | None, data: Data, now_ms: int) 
     """The event that says `data` of a session whose state is `state`."""
     return new_event(
         data,
-        id=derived_id(session_id, type_of(data).type, _cause(data)),
+        id=derived_id(session_id, type_of(data).type, _cause(state, data)),
         session_id=session_id,
         now_ms=now_ms,
         turn=_turn(state, data),
     )
 
 
-def _cause(data: Data) -> str | int:
+def _cause(state: SessionState | None, data: Data) -> str:
     match data:
         case facts.SandboxRequested() | facts.RunnerAttached():
-            return data.epoch
+            return str(data.epoch)
         case facts.SandboxReleaseRequested():
             return data.reason
-        case facts.PromptAccepted():
+        case facts.PromptAccepted() | facts.PromptWithdrawn():
             return data.prompt_id
         case facts.TurnDispatched() | facts.TurnInterruptRequested() | facts.TurnInterrupted():
             return data.turn_id
+        case facts.PromptSteered():
+            return f"{data.turn_id} {data.prompt_id}"
         case facts.QuestionAnswered():
             return data.question_id
+        case facts.CommandRequested() | facts.CommandTimedOut():
+            return data.request_id
+        case facts.EventImported():
+            return str(data.source_seq)
+        case facts.ShareLinkCreated() | facts.ShareLinkRevoked():
+            return data.link_id
+        case (
+            facts.PromptEdited()
+            | facts.QueueReordered()
+            | facts.SessionRenamed()
+            | facts.PolicyChanged()
+            | facts.ParticipantAdded()
+            | facts.ParticipantRemoved()
+        ):
+            # may be decided again and again, the same or another: it is this one, after that fact
+            said = hashlib.sha256(msgspec.json.encode(data)).hexdigest()
+            return f"{0 if state is None else state.fact_seq} {said}"
         case _:
             return ""  # at most one of its type in a session
 
 
 def _turn(state: SessionState | None, data: Data) -> str | None:
     match data:
-        case facts.TurnDispatched() | facts.TurnInterruptRequested() | facts.TurnInterrupted():
+        case facts.TurnDispatched() | facts.TurnInterruptRequested() | facts.TurnInterrupted() | facts.PromptSteered():
             return data.turn_id
         case facts.QuestionAnswered() if state is not None:
             return next((q.turn_id for q in state.questions if q.question_id == data.question_id), None)

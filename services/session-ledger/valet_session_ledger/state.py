@@ -8,8 +8,17 @@ import hashlib
 from typing import Literal
 
 import msgspec
-from valet_protocol.events.agent import Question
-from valet_protocol.events.facts import PromptMode, SessionPolicy
+from valet_protocol.events.agent import Question, WorkRef
+from valet_protocol.events.facts import (
+    Attachment,
+    CommandName,
+    InterruptedBy,
+    PromptAccepted,
+    PromptKind,
+    PromptMode,
+    Role,
+    SessionPolicy,
+)
 from valet_protocol.requests import SessionStatus
 
 Phase = Literal[
@@ -24,8 +33,12 @@ ENDED: frozenset[Phase] = frozenset(("failed", "terminated"))
 """The session takes nothing any more."""
 
 
+DEFAULT_CHANNEL = "web:default"
+"""The conversation of whoever names none."""
+
+
 class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """An accepted prompt that waits for its turn."""
+    """An accepted prompt that has no turn yet."""
 
     prompt_id: str
     content: str
@@ -33,6 +46,33 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     author: str
     channel: str
     mode: PromptMode
+    kind: PromptKind = "prompt"
+    fallbacks: tuple[str, ...] = ()
+    variant: str | None = None
+    attachments: tuple[Attachment, ...] = ()
+    author_name: str = ""
+    author_email: str = ""
+    answers: str | None = None
+    """Question it answers, whose turn is gone."""
+    accepted_ms: int = 0
+    steered: bool = False
+    """It was handed to a turn that ended before its runner said whether it took it."""
+    missed: str | None = None
+    """Turn that had ended when it was to take it."""
+    refused: str | None = None
+    """Turn that could not take it while it worked; that turn is interrupted for it."""
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Whose turn it is and what it is done with."""
+
+    author: str = ""
+    author_name: str = ""
+    author_email: str = ""
+    channel: str = DEFAULT_CHANNEL
+    model: str = ""
+    fallbacks: tuple[str, ...] = ()
+    variant: str | None = None
 
 
 class ActiveTurn(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,12 +80,23 @@ class ActiveTurn(msgspec.Struct, frozen=True, kw_only=True):
 
     turn_id: str
     prompt_id: str
+    more: tuple[str, ...] = ()
+    """Its further prompts: collected with the first, or steered into it."""
+    steering: tuple[QueuedPrompt, ...] = ()
+    """Prompts on their way into it: the runner has not said yet what became of them."""
+    kind: PromptKind = "prompt"
+    origin: Origin = Origin()
     started_epoch: int | None = None
     """Epoch of the runner that began it; none while no runner has."""
+    since_ms: int = 0
+    """By the ledger's clock: its dispatch, or what later gave its runner something to do. Silence counts from here."""
+    behind_ms: int = 0
+    """How far its runner's clock is behind the ledger's, at least."""
     interrupt_due_ms: int | None = None
     """When it is over whether its runner says so or not; none unless somebody asked for its end."""
     interrupt_seq: int = 0
     """Sequence of the fact that asked for its end."""
+    interrupt_reason: InterruptedBy = "person"
     losses: int = 0
     """Sandboxes lost since it was dispatched and before it was started."""
 
@@ -59,6 +110,24 @@ class OpenQuestion(msgspec.Struct, frozen=True, kw_only=True):
     due_ms: int
     """When it gets its default."""
     turn_id: str | None
+    asked_ms: int = 0
+    permission: str = ""
+    """For a permission: its kind."""
+    patterns: tuple[str, ...] = ()
+    """For a permission: what it is for."""
+    parked: Origin | None = None
+    """Of a question whose turn is gone with its runner: what the prompt made of its answer takes over."""
+
+
+class LateAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a parked question, which becomes a prompt."""
+
+    question_id: str
+    questions: tuple[Question, ...]
+    answers: tuple[tuple[str, ...], ...]
+    user: str | None
+    """None when it was the default."""
+    origin: Origin
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +137,8 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     digest: str
     """`prompt_digest` of what was accepted."""
     seq: int
+    withdrawn: int = 0
+    """Sequence of the fact that took it back; 0 if none did."""
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +149,41 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     user: str | None
     """None when it was the default or the policy."""
     seq: int
+
+
+class PendingCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A command the runner has not answered yet."""
+
+    request_id: str
+    command: CommandName
+    due_ms: int
+
+
+class CommandReceipt(msgspec.Struct, frozen=True, kw_only=True):
+    """That a command was requested, for recognising it when it comes again."""
+
+    request_id: str
+    digest: str
+    """`command_digest` of what was requested."""
+    seq: int
+
+
+class Participant(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody besides the owner who takes part."""
+
+    user: str
+    role: Role
+    link_id: str | None
+    """The share link they came by."""
+
+
+class ShareLink(msgspec.Struct, frozen=True, kw_only=True):
+    """A link by which people may join."""
+
+    link_id: str
+    token_sha256: str
+    role: Role
+    expires_ms: int | None
 
 
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
@@ -96,10 +202,16 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     branch: str | None
     model: str
     given_title: str
-    """As requested; what the agent proposes counts only when this is empty."""
+    """A person's; what the agent proposes counts only when this is empty."""
     title: str
     policy: SessionPolicy
     created_ms: int
+    asked: str = ""
+    """`session_digest` of the request that made it."""
+    source_session: str | None = None
+    """The session it was imported or forked from."""
+    import_due_ms: int | None = None
+    """When an import that is not complete has failed; none while there is no import under way."""
 
     phase: Phase = "requested"
     detail: str = ""
@@ -123,8 +235,13 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     released: Literal["failed", "terminated"] | None = None
     """Whether the sandbox's release was requested, and how."""
     base_commit: str | None = None
+    work: WorkRef | None = None
+    """The latest saved work."""
+    heard_ms: int = 0
+    """By the runner's clock: about when it last said something in a turn; see `limits.HEARD_STEP_MS`."""
 
     queue: tuple[QueuedPrompt, ...] = ()
+    """In the order in which they are dispatched."""
     turn: ActiveTurn | None = None
     last_turn: str | None = None
     turns: int = 0
@@ -133,16 +250,52 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     """The latest `limits.RECEIPTS`, oldest first."""
     answers: tuple[Answer, ...] = ()
     """The latest `limits.ANSWERS`, oldest first."""
+    late: tuple[LateAnswer, ...] = ()
+    """Answers to parked questions that are not prompts yet."""
+    commands: tuple[PendingCommand, ...] = ()
+    """Requested and without a result, oldest first."""
+    command_receipts: tuple[CommandReceipt, ...] = ()
+    """The latest `limits.COMMAND_RECEIPTS`, oldest first."""
+    participants: tuple[Participant, ...] = ()
+    """Those besides the owner."""
+    links: tuple[ShareLink, ...] = ()
+    """Those not revoked."""
+    revoked_links: tuple[str, ...] = ()
+    """Ids of the latest `limits.SHARE_LINKS` revoked ones."""
 
     @property
     def status(self) -> SessionStatus:
         """The status as people see it."""
         return "busy" if self.phase == "ready" and self.turn is not None else self.phase
 
+    def role_of(self, user: str) -> Role | None:
+        """What a user may do here; none for somebody who takes no part."""
+        if user == self.owner:
+            return "owner"
+        return next((participant.role for participant in self.participants if participant.user == user), None)
 
-def prompt_digest(content: str, mode: str, model: str, channel: str) -> str:
+
+def prompt_digest(prompt: PromptAccepted) -> str:
     """Equal for equal prompts: tells a repetition from another prompt under the same key."""
-    return hashlib.sha256("\x1f".join((mode, model, channel, content)).encode()).hexdigest()[:32]
+    parts = [prompt.mode, prompt.model, prompt.channel, prompt.content]
+    further = (prompt.kind, prompt.fallbacks, prompt.variant, [item.attachment_id for item in prompt.attachments])
+    if further != ("prompt", [], None, []):  # digests of before there was any of these stay what they were
+        parts.append(msgspec.json.encode(further).decode())
+    return _digest(parts)
+
+
+def command_digest(command: CommandName, message_id: str | None, channel: str) -> str:
+    """Equal for equal commands. The channel of a revert is that of its message, whatever was asked."""
+    return _digest([command, message_id or "", "" if command == "revert" else channel])
+
+
+def session_digest(repo: str | None, branch: str | None, model: str, title: str, policy: SessionPolicy) -> str:
+    """Equal for equal requests of a session."""
+    return _digest([repo or "", branch or "", model, title, msgspec.json.encode(policy).decode()])
+
+
+def _digest(parts: list[str]) -> str:
+    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -10,10 +10,11 @@ from valet_protocol.errors import Unavailable
 from valet_service import database, logs
 
 from valet_session_ledger import limits
+from valet_session_ledger.decide_commands import Target
 from valet_session_ledger.projection import session_row, state_row
 from valet_session_ledger.queries import SCHEMA, Queries, load
-from valet_session_ledger.rows import Batch, EventRow, columns
-from valet_session_ledger.state import Receipt, SessionState, unpack
+from valet_session_ledger.rows import TABLES, Batch, EventRow, columns
+from valet_session_ledger.state import DEFAULT_CHANNEL, CommandReceipt, Receipt, SessionState, unpack
 
 _log = logs.get(__name__)
 T = TypeVar("T")
@@ -135,26 +136,39 @@ class Store:
         rows = await self._pool.fetch(self._sql["completed_last"], count)
         return [(row["session_id"], row["message_id"]) for row in rows]
 
+    async def command_receipt(self, session_id: str, request_id: str) -> CommandReceipt | None:
+        """What was requested under a command's id, however long ago."""
+        row = await self._pool.fetchrow(self._sql["command_receipt"], session_id, request_id)
+        return (
+            None if row is None else CommandReceipt(request_id=request_id, digest=row["digest"], seq=row["first_seq"])
+        )
+
+    async def message_target(self, session_id: str, message_id: str) -> Target | None:
+        """The message a command is about."""
+        row = await self._pool.fetchrow(self._sql["message_target"], session_id, message_id)
+        if row is None:
+            return None
+        return Target(
+            message_id=message_id,
+            turn_id=row["turn_id"] if row["role"] == "user" else None,
+            channel=row["channel"] or DEFAULT_CHANNEL,
+        )
+
     async def prompt_receipt(self, session_id: str, prompt_id: str) -> Receipt | None:
         """What was accepted under a prompt id, however long ago."""
         row = await self._pool.fetchrow(self._sql["prompt_receipt"], session_id, prompt_id)
-        return None if row is None else Receipt(prompt_id=prompt_id, digest=row["digest"], seq=row["first_seq"])
+        if row is None:
+            return None
+        return Receipt(prompt_id=prompt_id, digest=row["digest"], seq=row["first_seq"], withdrawn=row["withdrawn"])
 
 
 async def write_rows(connection: Any, queries: Queries, batch: Batch) -> None:
     """Upsert everything of a batch but its raw events."""
-    tables: tuple[tuple[str, Any], ...] = (
-        ("turns", batch.turns.values()),
-        ("messages", batch.messages.values()),
-        ("parts", batch.parts.values()),
-        ("prompts", batch.prompts.values()),
-        ("questions", batch.questions.values()),
-        ("diffs", batch.diffs.values()),
-        ("todos", batch.todos.values()),
-        ("usage", batch.usage.values()),
+    tables: list[tuple[str, Any]] = [(table, batch.rows(table).values()) for table in TABLES]
+    tables += [
         ("sessions", [session_row(touched) for touched in batch.touched.values()]),
         ("states", [state_row(touched) for touched in batch.touched.values() if touched.changed]),
-    )
+    ]
     for name, rows in tables:
         if rows:
             await connection.execute(queries[f"upsert_{name}"], *columns(rows))

@@ -44,7 +44,7 @@ class Story:
 
     def do(self, command: Request) -> list[Data]:
         """A command is decided and carried out; its facts. Raises `Refused`."""
-        decided = decide(self.state, command)
+        decided = decide(self.state, command, now_ms=self.now)
         for data in decided:
             self.happen(data, turn=stamp("S", self.state, data, self.now).turn)
         return decided
@@ -66,15 +66,23 @@ class Story:
         self.do(AttachRunner(session_id="S", epoch=epoch, runner_version="t"))
         self.runner(agent.RunnerReady(opencode_version="1", base_commit="base", boot_ms=1))
 
-    def prompt(self, prompt_id: str = "p1", content: str = "Hi") -> None:
-        """A prompt of ada's."""
-        self.do(SubmitPrompt(session_id="S", user="ada", prompt_id=prompt_id, content=content))
+    def prompt(self, prompt_id: str = "p1", content: str = "Hi", user: str = "ada", **fields: object) -> None:
+        """A prompt, of ada's if nobody else's."""
+        self.do(
+            SubmitPrompt(session_id="S", user=user, prompt_id=prompt_id, content=content, **fields)  # type: ignore[arg-type]
+        )
 
     def start(self) -> None:
         """The runner begins the present turn."""
         turn = self.s.turn
         assert turn
         self.runner(agent.TurnStarted(turn_id=turn.turn_id, prompt_id=turn.prompt_id, opencode_session="o"))
+
+    def taken(self, prompt_id: str, outcome: str) -> None:
+        """The runner says what became of a prompt that was to go into the present turn."""
+        turn = self.s.turn
+        assert turn
+        self.runner(agent.PromptTaken(turn_id=turn.turn_id, prompt_id=prompt_id, outcome=outcome))  # type: ignore[arg-type]
 
     def end(self) -> None:
         """The runner ends the present turn."""

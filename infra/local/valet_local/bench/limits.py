@@ -29,3 +29,20 @@ POLL = 0.005
 
 PROBE = 0.25
 """One look at OpenCode's health: right after it listens it may take a request and never answer it (measured)."""
+
+# -- load
+
+LOAD_STARTS = 20
+"""Simulated runners that start at once: more only wait for each other."""
+
+LOAD_PULL = 30.0
+"""A simulated runner's waiting pull: long, because a thousand of them are renewed by one process."""
+
+LOAD_ADD = 600.0
+"""A thousand sessions to be made and attached: measured 20 ms each."""
+
+LOAD_SMALL_STEP = 60.0
+"""Length of the smaller sizes: with one session that streams, 1,200 deltas."""
+
+LOAD_FLOOR = 5.0
+"""Length of the floor of each size."""

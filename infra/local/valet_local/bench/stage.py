@@ -43,7 +43,7 @@ class Stage:
     """A running platform and the operator's ways into it."""
 
     def __init__(self, platform: launch.Platform) -> None:
-        self._platform = platform
+        self.places = platform.places
         self.endpoint = Endpoint(url=platform.state.url, token=platform.state.token)
         self.nats_url = platform.state.nats_url
         self.creds = _mint(platform.places)
@@ -118,14 +118,22 @@ def folder() -> Iterator[Path]:
 
 
 @contextmanager
-def platform(data: Path, *, model_url: str = NO_MODEL, opencode: Path | None = None) -> Iterator[Stage]:
-    """A platform on a directory, stopped at the end. `opencode` takes the place of the real one."""
+def platform(
+    data: Path,
+    *,
+    model_url: str = NO_MODEL,
+    opencode: Path | None = None,
+    services: tuple[str, ...] | None = None,
+) -> Iterator[Stage]:
+    """A platform on a directory, stopped at the end. `opencode` takes the place of the real one; `services` are those
+    to run, if not all.
+    """
     config = data.with_suffix(".toml")
     config.write_text(_CONFIG.format(model_url=model_url))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("VALET_OPENCODE")}
     if opencode is not None:
         environment["VALET_OPENCODE_BIN"] = str(opencode)
-    options = Options(data_dir=data, port=0, config=config, quiet=True, log_level="warning")
+    options = Options(data_dir=data, port=0, config=config, quiet=True, log_level="warning", services=services)
     with launch.start(options, environment=environment) as running:
         yield Stage(running)
 

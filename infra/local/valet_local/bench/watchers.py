@@ -1,4 +1,5 @@
-"""The thousand clients of (e), in one process: bare sockets that count frames and look at the stamps in them.
+"""Many clients in one process — the thousand of (e), those of a load run: bare sockets that count frames and look at
+the stamps in them.
 
 python -m valet_local.bench.watchers    setup: `Setup`; then `Look`s, each answered with what came since the last
 """
@@ -22,6 +23,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     greeting: str
     count: int
+    greetings: list[str] = []
+    """One for each client, where they do not all say the same."""
 
 
 class Look(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,6 +33,8 @@ class Look(msgspec.Struct, frozen=True, kw_only=True):
     expected: int
     patience: float
     """Seconds of silence after which nothing more is expected."""
+    seconds: float = 0.0
+    """If given, tell after so long, whatever came."""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +64,7 @@ class _Watcher(asyncio.Protocol):
         self._owner = owner
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        cast(asyncio.Transport, transport).write(self._owner.greeting)  # uvloop's is not a subclass
+        cast(asyncio.Transport, transport).write(self._owner.greeting())  # uvloop's is not a subclass
 
     def data_received(self, data: bytes) -> None:
         count = self._owner.count
@@ -83,11 +88,16 @@ class _Watcher(asyncio.Protocol):
 
 class _Watchers:
     def __init__(self, setup: Setup) -> None:
-        self.greeting = setup.greeting.encode()
+        said = setup.greetings or [setup.greeting] * setup.count
+        self._greetings = iter([words.encode() for words in said])
         self.count = _Count()
         self.connected = 0
         self.synced = 0
         self.ready = False
+
+    def greeting(self) -> bytes:
+        """What the next client says."""
+        return next(self._greetings)
 
     async def connect(self, setup: Setup) -> None:
         """All of them, some at a time; returns when every one is live."""
@@ -104,7 +114,8 @@ class _Watchers:
 
     async def look(self, order: Look) -> Seen:
         """Wait as told, then tell and begin anew."""
-        while self.count.frames < order.expected:
+        await asyncio.sleep(order.seconds)
+        while not order.seconds and self.count.frames < order.expected:
             before = self.count.frames
             await asyncio.sleep(min(order.patience, 0.1))
             if self.count.frames == before and time.monotonic_ns() - self.count.last_ns > order.patience * 1e9:

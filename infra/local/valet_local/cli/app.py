@@ -2,7 +2,32 @@
 
 import typer
 
-from valet_local.cli import bench, demo, doctor, down, follow, ledger, run, sessions, show, up, users
+from valet_local.cli import (
+    abort,
+    answer,
+    bench,
+    chaos,
+    demo,
+    diff,
+    doctor,
+    down,
+    follow,
+    fork,
+    ledger,
+    queue,
+    rename,
+    revert,
+    rm,
+    run,
+    send,
+    sessions,
+    share,
+    show,
+    state,
+    transfer,
+    up,
+    users,
+)
 
 app = typer.Typer(
     name="valet",
@@ -19,6 +44,22 @@ app.command("run")(run.run)
 app.command("sessions")(sessions.sessions)
 app.command("show")(show.show)
 app.command("follow")(follow.follow)
-app.command("bench")(bench.bench)
+app.command("send")(send.send)
+app.command("answer")(answer.answer)
+app.command("abort")(abort.abort)
+app.command("queue")(queue.queue)
+app.command("diff")(diff.diff)
+app.command("revert")(revert.revert)
+app.command("unrevert")(revert.unrevert)
+app.command("fork")(fork.fork)
+app.command("export")(transfer.export)
+app.command("import")(transfer.import_session)
+app.command("share")(share.share)
+app.command("join")(share.join)
+app.command("rename")(rename.rename)
+app.command("state")(state.state)
+app.command("rm")(rm.rm)
+app.command("chaos")(chaos.chaos)
+app.add_typer(bench.app, name="bench")
 app.add_typer(users.app, name="users")
 app.add_typer(ledger.app, name="ledger")

@@ -17,6 +17,8 @@ DataDir = Annotated[
     ),
 ]
 
+SessionId = Annotated[str, typer.Argument(metavar="ID", help="The session, as `valet sessions` lists it.")]
+
 Url = Annotated[
     str | None, typer.Option("--url", help="Address of a platform elsewhere; else $VALET_URL.", show_default=False)
 ]

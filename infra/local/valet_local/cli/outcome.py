@@ -3,8 +3,14 @@
 from typing import Literal
 
 import msgspec
-from valet_protocol.events.agent import TurnEnded
-from valet_protocol.events.facts import SessionFailed, SessionTerminated, TurnDispatched, TurnInterrupted
+from valet_protocol.events.agent import PromptTaken, TurnEnded
+from valet_protocol.events.facts import (
+    PromptWithdrawn,
+    SessionFailed,
+    SessionTerminated,
+    TurnDispatched,
+    TurnInterrupted,
+)
 
 from valet_local.client.follow import Entry
 
@@ -35,8 +41,12 @@ class Aim(msgspec.Struct, frozen=True, kw_only=True):
 def judge(aim: Aim, entry: Entry) -> tuple[Aim, Outcome | None]:
     """What an event means for the turn that is waited for; an outcome when it is over."""
     match entry.data:
-        case TurnDispatched(turn_id=turn_id, prompt_id=aim.prompt_id):
+        case TurnDispatched(turn_id=turn_id) as turn if aim.prompt_id in (turn.prompt_id, *turn.prompt_ids):
             return msgspec.structs.replace(aim, turn_id=turn_id), None
+        case PromptTaken(turn_id=turn_id, prompt_id=prompt_id, outcome="delivered") if prompt_id == aim.prompt_id:
+            return msgspec.structs.replace(aim, turn_id=turn_id), None
+        case PromptWithdrawn(prompt_id=prompt_id) if prompt_id == aim.prompt_id:
+            return aim, Outcome(status="interrupted", words="the prompt was taken back")
         case TurnEnded(turn_id=turn_id) as ended if turn_id == aim.turn_id:
             words = ended.error.message if ended.error else ""
             return aim, Outcome(status=ended.status, words=words, ended=ended)

@@ -2,12 +2,22 @@
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
 from valet_protocol.codec import from_rfc3339
-from valet_protocol.events.agent import GitChanged, ToolUpdated
-from valet_protocol.requests import DiffView, MessageView, PartView, SessionView
+from valet_protocol.events.agent import FileChange, GitChanged, ToolUpdated
+from valet_protocol.requests import (
+    CommandView,
+    DiffView,
+    MessageView,
+    PartView,
+    PromptView,
+    QuestionView,
+    SessionView,
+)
 
 from valet_local.cli import render_tools
 from valet_local.cli.pieces import Piece, Span, Style, dollars, one_line, printable
+from valet_local.client.bodies import Participants
 
 _STATUS: dict[str, Style] = {"busy": "strong", "ready": "good", "failed": "bad", "lost": "bad"}
 
@@ -69,8 +79,11 @@ def conversation(messages: Iterable[MessageView]) -> list[Piece]:
     pieces: list[Piece] = []
     for message in messages:
         lines: list[tuple[Span, ...]] = []
+        if message.reverted:
+            lines.append((Span("taken back:", "dim"),))
         if message.role == "user":
             lines += ((Span(f"> {line}", "prompt"),) for line in printable(message.text).rstrip().split("\n"))
+            lines += ((Span(f"  with {one_line(file.name)}", "dim"),) for file in message.attachments)
         else:
             for part in message.parts:
                 lines += _part(part)
@@ -79,6 +92,73 @@ def conversation(messages: Iterable[MessageView]) -> list[Piece]:
         if lines:
             pieces += (_line(), *(_line(*spans) for spans in lines))
     return pieces
+
+
+def questions(views: Iterable[QuestionView]) -> list[Piece]:
+    """Questions and permissions that wait, with what can be answered."""
+    pieces: list[Piece] = []
+    for view in views:
+        due = f", until {view.due_at}" if view.due_at else ""
+        pieces.append(_line(Span(f"{view.kind} {view.question_id}{due}", "dim")))
+        for question in view.questions:
+            pieces.append(_line(Span(f"? {one_line(question.question, 400)}", "ask")))
+            for number, option in enumerate(question.options, 1):
+                about = f" — {one_line(option.description)}" if option.description else ""
+                pieces.append(_line(Span(f"  {number}. {one_line(option.label)}"), Span(about, "dim")))
+    return pieces
+
+
+def prompts(views: Iterable[PromptView]) -> tuple[Piece, ...]:
+    """Prompts that wait, the next one first."""
+    head = tuple(Cell(name, "dim") for name in ("PROMPT", "MODE", "CHANNEL", "TEXT"))
+    rows = [
+        (Cell(view.prompt_id), Cell(view.mode), Cell(one_line(view.channel, 40)), Cell(one_line(view.content, 80)))
+        for view in views
+    ]
+    return _table((head, *rows))
+
+
+def participants(found: Participants) -> tuple[Piece, ...]:
+    """Who takes part, and by which links one may join."""
+    head = tuple(Cell(name, "dim") for name in ("WHO", "ROLE", "ID", "HOW"))
+    people = [
+        (
+            Cell(one_line(one.name, 40)),
+            Cell(one.role),
+            Cell(one.user, "dim"),
+            Cell(f"by link {one.link_id}" if one.link_id else "", "dim"),
+        )
+        for one in found.participants
+    ]
+    links = [
+        (
+            Cell("whoever has the link", "dim"),
+            Cell(link.role),
+            Cell(link.link_id, "dim"),
+            Cell(f"until {link.expires_at}" if link.expires_at else "until revoked", "dim"),
+        )
+        for link in found.links
+    ]
+    return _table((head, *people, *links))
+
+
+def command(view: CommandView) -> list[Piece]:
+    """How a command went."""
+    match view.status:
+        case "completed":
+            return [_line(Span("✓ done", "good")), *_changed_back(view.result.get("files"))]
+        case "requested":
+            return [_line(Span(f"It has not happened yet; it will, or time out at {view.due_at}.", "dim"))]
+        case "failed" | "timed_out":
+            return [_line(Span(f"✗ {one_line(view.error or view.status, 400)}", "bad"))]
+
+
+def _changed_back(files: object) -> list[Piece]:
+    try:
+        changes = msgspec.convert(files, list[FileChange])
+    except msgspec.ValidationError:
+        return []  # the result of another command, or of a later version
+    return [_line(Span(f"  {one_line(change.path)}  changed back", "dim")) for change in changes]
 
 
 def diff(view: DiffView | GitChanged) -> list[Piece]:

@@ -67,7 +67,11 @@ class Terminal:
 
     def raw(self, line: bytes) -> None:
         """A line of bytes to `out` as it is, flushed."""
-        self._out.file.buffer.write(line + b"\n")
+        self.pass_on(line + b"\n")
+
+    def pass_on(self, piece: bytes) -> None:
+        """Bytes to `out` as they are, flushed."""
+        self._out.file.buffer.write(piece)
         self._out.file.buffer.flush()
 
     @property

@@ -6,8 +6,9 @@ from typing import Protocol
 
 from valet_protocol.codec import with_seq
 
-from valet_local.cli.render import Transcript, render, synced
+from valet_local.cli.render import render, synced
 from valet_local.cli.terminal import Terminal
+from valet_local.cli.transcript import Transcript
 from valet_local.client import limits
 from valet_local.client.follow import Entry, Synced
 from valet_local.client.http import Client

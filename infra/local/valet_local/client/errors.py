@@ -3,8 +3,11 @@
 ClientError
 ├── BadEndpoint    the address or the token that was given cannot be used
 ├── NotReachable   no answer from the API for as long as the client was willing to wait
-└── BadAnswer      something answered that is not Valet's API, or not one this version understands
+├── BadAnswer      something answered that is not Valet's API, or not one this version understands
+└── FileTrouble    a file that is to be sent or written cannot be
 """
+
+from pathlib import Path
 
 from valet_local.errors import LocalError
 
@@ -28,3 +31,8 @@ class NotReachable(ClientError):
 class BadAnswer(ClientError):
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url} does not answer like Valet's API: {reason}. Check the URL and both versions")
+
+
+class FileTrouble(ClientError):
+    def __init__(self, path: Path, reason: str) -> None:
+        super().__init__(f"{path}: {reason}")

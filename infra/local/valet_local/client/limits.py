@@ -6,6 +6,16 @@ CONNECT_TIMEOUT = 5.0
 REQUEST_TIMEOUT = 30.0
 """For one answer. The API itself gives up on a restarting ledger after ten seconds and says 503."""
 
+COMMAND_TIMEOUT = 75.0
+"""For a revert: the API holds its answer for 30 seconds, or as long as it is told to, a minute at most."""
+
+TRANSFER_TIMEOUT = 300.0
+"""Between two signs of life of an upload, a fork or an export: 50 MB over a slow line, or the ledger writing a
+hundred thousand events."""
+
+PIECE_BYTES = 1 << 18
+"""Of a file, at once."""
+
 RETRY_FOR = 30.0
 """How long a request is repeated while the API restarts (refused connections, 502-504). A restart takes five
 seconds at most; a minute without any answer is no restart any more."""

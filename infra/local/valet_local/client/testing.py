@@ -72,6 +72,8 @@ class FakeApi:
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, str], tuple[int, msgspec.Struct | list[object]]] = {}
+        self.bodies: dict[str, bytes] = {}
+        """What a GET of a path streams, in pieces, as JSON lines; it is cut like the log's streams."""
         self.seen: list[Seen] = []
         self.hang_up = 0
         """So many connections are closed without an answer."""
@@ -128,6 +130,8 @@ class FakeApi:
                 writer.write(_problem(503, "restarting", "the ledger restarts"))
             elif seen.path.endswith("/events") and not self.refuse_streams:
                 await self._stream(seen, writer)
+            elif seen.path in self.bodies:
+                await self._pieces(self.bodies[seen.path], writer)
             else:
                 writer.write(self._answer(seen))
             if writer.can_write_eof():
@@ -144,6 +148,17 @@ class FakeApi:
             return _problem(404, "session_not_found", "there is no such session")
         status, body = found
         return _response(status, "application/json", msgspec.json.encode(body))
+
+    async def _pieces(self, body: bytes, writer: asyncio.StreamWriter) -> None:
+        cut = self.cuts.pop(0) if self.cuts else None
+        head = "HTTP/1.1 200 OK\r\nContent-Type: application/jsonl\r\nTransfer-Encoding: chunked\r\n\r\n"
+        writer.write(head.encode())
+        for start in range(0, len(body[:cut]), 1000):
+            piece = body[:cut][start : start + 1000]
+            writer.write(b"%x\r\n%b\r\n" % (len(piece), piece))
+            await writer.drain()
+        if cut is None:
+            writer.write(b"0\r\n\r\n")
 
     async def _stream(self, seen: Seen, writer: asyncio.StreamWriter) -> None:
         cut = self.cuts.pop(0) if self.cuts else None

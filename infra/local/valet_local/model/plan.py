@@ -75,7 +75,7 @@ def plan_response(scenario: Scenario, request: ChatRequest, tries: int, session:
     if request.wants_title:
         step = Step(actions=(Text(text=scenario.title),))
         return _plan(scenario, request, step, name="title", index=0, values=Values(request), digest=digest)
-    reply, match = _choose(scenario, request.prompt)
+    reply, match = _choose(scenario, request)
     name = reply.name or (reply.when if isinstance(reply, Turn) else "default")
     index = _next_step(reply, request)
     step = reply.steps[index] if index < len(reply.steps) else _DONE
@@ -86,9 +86,11 @@ def plan_response(scenario: Scenario, request: ChatRequest, tries: int, session:
     return msgspec.structs.replace(plan, fault=fault)
 
 
-def _choose(scenario: Scenario, prompt: str) -> tuple[Reply, re.Match[str] | None]:
+def _choose(scenario: Scenario, request: ChatRequest) -> tuple[Reply, re.Match[str] | None]:
     for turn in scenario.turns:
-        match = re.search(turn.when, prompt, re.MULTILINE)
+        if turn.model is not None and not re.search(turn.model, request.model):
+            continue
+        match = re.search(turn.when, request.prompt, re.MULTILINE)
         if match:
             return turn, match
     return scenario.default, None

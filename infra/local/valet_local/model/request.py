@@ -102,6 +102,11 @@ class ChatRequest(msgspec.Struct, frozen=True, kw_only=True):
         return prompt_text(self.messages[position]) if position is not None else ""
 
     @property
+    def prompts(self) -> int:
+        """How many prompts the conversation holds."""
+        return sum(message.role == "user" and bool(prompt_text(message)) for message in self.messages)
+
+    @property
     def since_prompt(self) -> tuple[Message, ...]:
         """The messages after the last prompt: what the turn has done until now."""
         position = self._prompt_position()

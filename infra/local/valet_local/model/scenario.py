@@ -1,8 +1,9 @@
 """What a scenario file says. README.md in the scenarios folder shows one; this module is the reference of its keys.
 
 Texts and tool arguments may hold templates: `{{prompt}}` (the text of the last user message), `{{group:1}}` and
-`{{group:name}}` (groups of the turn's `when`), `{{result}}` (the output of the last tool) and `{{workdir}}`
-(the agent's working directory, as its system prompt states it).
+`{{group:name}}` (groups of the turn's `when`), `{{result}}` (the output of the last tool), `{{prompts}}` (how many
+prompts the conversation holds), `{{model}}` (the model that is asked) and `{{workdir}}` (the agent's working directory,
+as its system prompt states it).
 """
 
 import re
@@ -134,9 +135,11 @@ class Turn(Reply, frozen=True, kw_only=True, rename={"steps": "step"}):
     """What the model does about a prompt that `when` is found in (`^` and `$` match at every line)."""
 
     when: str
+    model: str | None = None  # only for models that this regex is found in; left out, for all
 
     def __post_init__(self) -> None:
         check_regex(self.when)
+        check_regex(self.model)
         check_templates(msgspec.to_builtins(self.steps), re.compile(self.when, re.MULTILINE))
 
 

@@ -1,4 +1,5 @@
-"""Templates in the texts of a scenario: `{{prompt}}`, `{{result}}`, `{{workdir}}`, `{{group:1}}`, `{{group:name}}`.
+"""Templates in the texts of a scenario: `{{prompt}}`, `{{prompts}}`, `{{result}}`, `{{workdir}}`, `{{model}}`, `{{group:1}}`
+and `{{group:name}}`.
 
 What a template stands for is not searched for templates again, so a prompt cannot smuggle one in.
 """
@@ -10,7 +11,7 @@ from typing import cast
 from valet_local.model.request import ChatRequest
 
 _TEMPLATE = re.compile(r"\{\{(\w+)(?::(\w+))?\}\}")
-_NAMES = ("prompt", "result", "workdir")
+_NAMES = ("prompt", "prompts", "result", "workdir", "model")
 
 
 class Values:
@@ -42,7 +43,14 @@ class Values:
         if name == "group":
             group = int(argument) if argument.isdigit() else argument
             return (self._match[group] if self._match else None) or ""
-        values = {"prompt": self._request.prompt, "result": self._request.result, "workdir": self._request.workdir}
+        request = self._request
+        values = {
+            "prompt": request.prompt,
+            "prompts": str(request.prompts),
+            "result": request.result,
+            "workdir": request.workdir,
+            "model": request.model,
+        }
         return values[name]
 
 

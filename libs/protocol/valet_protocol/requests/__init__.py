@@ -31,6 +31,14 @@ from valet_protocol.requests.commands import (
     TerminateSession,
     WithdrawPrompt,
 )
+from valet_protocol.requests.notifications import (
+    ListNotifications,
+    MarkNotificationsRead,
+    NotificationKind,
+    NotificationPage,
+    NotificationsRead,
+    NotificationView,
+)
 from valet_protocol.requests.platform import (
     Attached,
     AttachRunner,
@@ -105,12 +113,18 @@ __all__ = [
     "ImportEvents",
     "JoinSession",
     "ListMessages",
+    "ListNotifications",
     "ListParticipants",
     "ListPrompts",
     "ListSessions",
     "ListTurns",
+    "MarkNotificationsRead",
     "MessagePage",
     "MessageView",
+    "NotificationKind",
+    "NotificationPage",
+    "NotificationView",
+    "NotificationsRead",
     "PartView",
     "ParticipantList",
     "ParticipantView",

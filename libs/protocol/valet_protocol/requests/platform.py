@@ -47,6 +47,8 @@ class HandOver(Request, frozen=True, kw_only=True):
     method: ClassVar[str] = "hand_over"
     kind: Literal["sse", "ws"]
     user: str
+    name: str = ""
+    """The user's name, which others who watch the same session see beside the id."""
     session_id: str | None = None
     """For SSE."""
     after: int = 0

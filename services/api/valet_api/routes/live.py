@@ -83,7 +83,9 @@ async def follow_session(
     cursor = checked_cursor(last_event_id if last_event_id is not None else after)
     if cursor > view.seq and cursor > await last_seq(nc):
         raise BadRequest("bad_cursor", f"{cursor} is beyond the end of the log; use a sequence you were given.")
-    return await _give(door, request, HandOver(kind="sse", user=user, session_id=session_id, after=cursor))
+    person = request.user
+    message = HandOver(kind="sse", user=person.user, name=person.name, session_id=session_id, after=cursor)
+    return await _give(door, request, message)
 
 
 @get(
@@ -116,7 +118,8 @@ async def web_socket(
     upgrades = request.headers.get("upgrade", "").lower() == "websocket"
     if not upgrades or not key or request.headers.get("sec-websocket-version") != "13":
         raise BadRequest("not_a_websocket", "Connect here with a WebSocket client (RFC 6455, version 13).")
-    return await _give(door, request, HandOver(kind="ws", user=request.user.user, ws_key=key))
+    person = request.user
+    return await _give(door, request, HandOver(kind="ws", user=person.user, name=person.name, ws_key=key))
 
 
 def checked_cursor(text: str) -> int:

@@ -5,7 +5,7 @@ from typing import Annotated
 from litestar import Router, get, post
 from litestar.openapi.spec import Example
 from litestar.params import Body, Parameter
-from valet_protocol.errors import BadRequest, Unprocessable
+from valet_protocol.errors import BadRequest
 from valet_protocol.ids import derived_id, new_id
 from valet_protocol.requests import (
     AbortTurn,
@@ -18,11 +18,12 @@ from valet_protocol.requests import (
 )
 
 from valet_api import limits, models
+from valet_api.attachments import Attachments
 from valet_api.auth import signed_in
 from valet_api.ledger import Ledger
 from valet_api.problems import responses
-from valet_api.replays import Replays
-from valet_api.routes.bodies import IdempotencyKey, NewAnswer, NewMessage, SessionId, json_only, text
+from valet_api.prompts import checked_content
+from valet_api.routes.bodies import After, IdempotencyKey, NewAnswer, NewMessage, SessionId, json_only, text
 from valet_api.routes.sessions import Asking
 
 
@@ -31,29 +32,50 @@ from valet_api.routes.sessions import Asking
     operation_id="sendMessage",
     summary="Give the agent a prompt",
     guards=[json_only],
-    responses=responses(400, 404, 409, 413, 415, 422, 429),
+    responses=responses(400, 403, 404, 409, 413, 415, 422, 429),
+    opt={"repeatable": True},
     status_code=202,
 )
 async def send_message(
     request: Asking,
     ledger: Ledger,
     model_list: models.ModelList,
+    attached: Attachments,
     session_id: SessionId,
     data: Annotated[
-        NewMessage, Body(examples=[Example(summary="A prompt", value={"content": "Fix the failing test."})])
+        NewMessage,
+        Body(
+            examples=[
+                Example(summary="A prompt", value={"content": "Fix the failing test."}),
+                Example(summary="Into the running turn", value={"content": "Leave the API alone.", "mode": "steer"}),
+                Example(
+                    summary="Another model, and what to do without it",
+                    value={"content": "Go on.", "model": "openai/gpt-5.5", "fallbacks": ["google/gemini-2.5-pro"]},
+                ),
+                Example(summary="A command line", value={"content": "git log --oneline -5", "kind": "shell"}),
+                Example(summary="A review", value={"kind": "review"}),
+            ]
+        ),
     ],
     idempotency_key: IdempotencyKey = None,
 ) -> Accepted:
     """Once this is answered the prompt is in the log and is never lost. `seq` is its place; follow from there."""
-    if not data.content.strip():
-        raise Unprocessable("empty_prompt", "The prompt is empty; write in `content` what the agent is to do.")
+    person = request.user
+    content = checked_content(data)
     command = SubmitPrompt(
         session_id=session_id,
-        user=request.user.user,
+        user=person.user,
         prompt_id=derived_id("prompt", session_id, idempotency_key) if idempotency_key else new_id(),
-        content=text(data.content, "content"),
+        content=content,
+        kind=data.kind,
         mode=data.mode,
+        channel=data.channel or "web:default",
         model=models.checked_model(model_list, data.model) if data.model is not None else None,
+        fallbacks=[models.checked_model(model_list, model) for model in data.fallbacks],
+        variant=data.variant,
+        attachments=await attached.named(session_id, data.attachments),
+        author_name=person.display_name or person.name,
+        author_email=person.email or "",
         idempotency_key=idempotency_key,
     )
     return await ledger.ask(command, Accepted)
@@ -65,7 +87,7 @@ async def list_messages(
     ledger: Ledger,
     session_id: SessionId,
     limit: Annotated[int, Parameter(ge=1, le=limits.PAGE_MESSAGES)] = 100,
-    after: Annotated[int, Parameter(ge=0, lt=1 << 53, description="`next` of the page before.")] = 0,
+    after: After = 0,
 ) -> MessagePage:
     """Messages in order, a page at a time."""
     query = ListMessages(session_id=session_id, user=request.user.user, limit=limit, after=after)
@@ -77,13 +99,12 @@ async def list_messages(
     operation_id="answerQuestion",
     summary="Answer what the agent asked",
     guards=[json_only],
-    responses=responses(400, 404, 409, 413, 415, 422),
+    responses=responses(400, 403, 404, 409, 413, 415, 422),
     status_code=200,
 )
 async def answer_question(
     request: Asking,
     ledger: Ledger,
-    replays: Replays,
     session_id: SessionId,
     data: Annotated[
         NewAnswer,
@@ -98,35 +119,34 @@ async def answer_question(
 ) -> Done:
     """The first answer wins, from wherever it comes."""
     if (data.answers is None) == (data.answer is None):
-        raise BadRequest("bad_answer", 'Send either "answers": [["…"]], a list for each question, or "answer": "…".')
+        raise BadRequest(
+            "bad_answer",
+            'Send either "answers": [["…"]], a list for each question, or "answer": "…", a text; neither may be null.',
+        )
     answers = data.answers if data.answers is not None else [[data.answer or ""]]
+    if not answers:
+        raise BadRequest("bad_answer", '"answers" is empty; it has a list for each question of the set.')
     for value in (data.question_id or "", *(label for labels in answers for label in labels)):
         text(value, "answers")
     command = AnswerQuestion(
         session_id=session_id, user=request.user.user, question_id=data.question_id, answers=answers
     )
-    key = (request.user.user, session_id, "answer", idempotency_key) if idempotency_key else None
-    return await replays.once(key, lambda: ledger.ask(command, Done))
+    return await ledger.ask(command, Done)
 
 
 @post(
     "/abort",
     operation_id="abortTurn",
     summary="Stop the running turn",
-    responses=responses(404, 409),
+    responses=responses(403, 404, 409),
     status_code=202,
 )
 async def abort_turn(
-    request: Asking,
-    ledger: Ledger,
-    replays: Replays,
-    session_id: SessionId,
-    idempotency_key: IdempotencyKey = None,
+    request: Asking, ledger: Ledger, session_id: SessionId, idempotency_key: IdempotencyKey = None
 ) -> Done:
     """The turn ends as `interrupted` within seconds; what the agent has done stays."""
     command = AbortTurn(session_id=session_id, user=request.user.user)
-    key = (request.user.user, session_id, "abort", idempotency_key) if idempotency_key else None
-    return await replays.once(key, lambda: ledger.ask(command, Done))
+    return await ledger.ask(command, Done)
 
 
 router = Router(

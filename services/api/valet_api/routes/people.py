@@ -1,19 +1,22 @@
-"""Who one is, and making further users."""
+"""Who one is, how one's commits are signed, and making further users."""
 
-import secrets
+from typing import Annotated
 
 import msgspec
-from litestar import Router, get, post
+from litestar import Router, get, patch, post
+from litestar.openapi.spec import Example
+from litestar.params import Body
+from msgspec import UNSET
 from valet_protocol.errors import Conflict, Unavailable
-from valet_protocol.ids import new_id
-from valet_protocol.requests import Identity
+from valet_protocol.ids import derived_id, new_id
 from valet_service import database
 
-from valet_api.auth import administrator, signed_in
+from valet_api import tokens
+from valet_api.auth import Authenticator, administrator, signed_in
 from valet_api.problems import responses
-from valet_api.routes.bodies import NewUser, json_only
+from valet_api.routes.bodies import IdempotencyKey, NewUser, UserChange, json_only
 from valet_api.routes.sessions import Asking
-from valet_api.store import Store
+from valet_api.store import Person, Store
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +25,10 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     name: str
     admin: bool
+    email: str | None
+    """For commits of the turns of their prompts."""
+    display_name: str | None
+    """Likewise; none: `name`."""
 
 
 class CreatedUser(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,11 +39,52 @@ class CreatedUser(msgspec.Struct, frozen=True, kw_only=True):
     token: str
 
 
+def _view(person: Person) -> UserView:
+    return UserView(
+        id=person.user,
+        name=person.name,
+        admin=person.admin,
+        email=person.email,
+        display_name=person.display_name,
+    )
+
+
+def _unavailable() -> Unavailable:
+    return Unavailable("database_unavailable", "Users cannot be stored at the moment; try again.")
+
+
 @get("/me", operation_id="getMe", summary="Who you are", responses=responses())
 async def me(request: Asking) -> UserView:
     """The user of the token."""
-    identity: Identity = request.user
-    return UserView(id=identity.user, name=identity.name, admin=identity.admin)
+    return _view(request.user)
+
+
+@patch(
+    "/me",
+    guards=[json_only],
+    operation_id="changeMe",
+    summary="How your commits are signed",
+    responses=responses(400, 413, 415),
+)
+async def change_me(
+    request: Asking,
+    store: Store,
+    authenticator: Authenticator,
+    data: Annotated[
+        UserChange,
+        Body(examples=[Example(summary="Both", value={"email": "ada@example.org", "display_name": "Ada Lovelace"})]),
+    ],
+) -> UserView:
+    """Commits made during the turns of your prompts carry this name and address from now on."""
+    before = request.user
+    given = {name: value for name, value in msgspec.structs.asdict(data).items() if value is not UNSET}
+    after = msgspec.structs.replace(before, **given)
+    try:
+        await store.change_user(after.user, email=after.email, display_name=after.display_name)
+    except database.UNAVAILABLE as error:
+        raise _unavailable() from error
+    authenticator.forget(after.user)
+    return _view(after)
 
 
 @post(
@@ -44,19 +92,33 @@ async def me(request: Asking) -> UserView:
     guards=[administrator, json_only],
     operation_id="createUser",
     summary="Make a user",
-    responses=responses(400, 403, 409, 415),
+    opt={"secret_answer": True},
+    responses=responses(400, 403, 409, 413, 415, 422),
     status_code=201,
 )
-async def create_user(data: NewUser, store: Store) -> CreatedUser:
-    """For administrators. Each user sees their own sessions only."""
-    user = CreatedUser(id=new_id(), name=data.name, token=f"valet_{secrets.token_urlsafe(32)}")
+async def create_user(
+    request: Asking,
+    store: Store,
+    secret: bytes,
+    data: Annotated[NewUser, Body(examples=[Example(summary="A user", value={"name": "ada"})])],
+    idempotency_key: IdempotencyKey = None,
+) -> CreatedUser:
+    """For administrators. Each user sees the sessions they own or take part in only."""
+    admin = request.user.user
+    user = CreatedUser(
+        id=derived_id("user", admin, idempotency_key) if idempotency_key else new_id(),
+        name=data.name,
+        token=f"valet_{tokens.token(secret, 'user', admin, data.name, idempotency_key)}",
+    )
     try:
-        added = await store.add_user(user.id, user.name, user.token)
+        added = await store.add_user(user.id, user.name, user.token, email=data.email, display_name=data.display_name)
+        # the same request again finds the user it has made
+        known = None if added else await store.person(user.token)
     except database.UNAVAILABLE as error:
-        raise Unavailable("database_unavailable", "Users cannot be stored at the moment; try again.") from error
-    if not added:
+        raise _unavailable() from error
+    if not added and (known is None or known.user != user.id):
         raise Conflict("name_taken", f"There is a user {user.name!r} already; choose another name.")
     return user
 
 
-router = Router("/api", guards=[signed_in], route_handlers=[me, create_user], tags=["people"])
+router = Router("/api", guards=[signed_in], route_handlers=[me, change_me, create_user], tags=["people"])

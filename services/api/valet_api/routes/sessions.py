@@ -3,33 +3,33 @@
 from pathlib import Path
 from typing import Annotated, Any
 
-from litestar import Request, Response, Router, delete, get, post
+from litestar import Request, Response, Router, delete, get, patch, post
 from litestar.datastructures import State
 from litestar.openapi.spec import Example
 from litestar.params import Body, Parameter
-from valet_protocol.errors import BadRequest
+from valet_protocol.errors import BadRequest, Unprocessable
 from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.ids import derived_id, is_ulid, new_id
 from valet_protocol.requests import (
+    ChangePolicy,
     CreateSession,
-    DiffView,
     Done,
-    GetDiff,
     GetSession,
-    Identity,
     ListSessions,
+    RenameSession,
     SessionPage,
     SessionView,
     TerminateSession,
 )
 
-from valet_api import limits, models, repos
+from valet_api import limits, models, policies, repos
 from valet_api.auth import signed_in
 from valet_api.ledger import Ledger
 from valet_api.problems import responses
-from valet_api.routes.bodies import IdempotencyKey, NewSession, SessionId, json_only, text
+from valet_api.routes.bodies import IdempotencyKey, NewSession, SessionChange, SessionId, json_only, text
+from valet_api.store import Person
 
-Asking = Request[Identity, Any, State]
+Asking = Request[Person, Any, State]
 
 
 def _is_directory(path: str) -> bool:
@@ -44,14 +44,15 @@ def _is_directory(path: str) -> bool:
     operation_id="createSession",
     summary="Create a session",
     guards=[json_only],
-    responses=responses(400, 413, 415, 422),
+    responses=responses(400, 409, 413, 415, 422),
+    opt={"repeatable": True},
     status_code=201,
 )
 async def create_session(
     request: Asking,
     ledger: Ledger,
     model_list: models.ModelList,
-    policy: SessionPolicy,
+    usual_policy: SessionPolicy,
     data: Annotated[
         NewSession,
         Body(
@@ -61,6 +62,15 @@ async def create_session(
                     value={"repo": "https://git.example.org/team/app.git", "branch": "main", "title": "Fix the tests"},
                 ),
                 Example(summary="An empty workspace", value={}),
+                Example(
+                    summary="Ask before anything is pushed",
+                    value={
+                        "repo": "https://git.example.org/team/app.git",
+                        "policy": {
+                            "permission_rules": [{"permission": "bash", "pattern": "git push*", "action": "ask"}]
+                        },
+                    },
+                ),
             ]
         ),
     ],
@@ -75,7 +85,7 @@ async def create_session(
         repo=repos.checked_repo(data.repo, _is_directory) if data.repo is not None else None,
         branch=repos.checked_branch(data.branch) if data.branch is not None else None,
         model=models.chosen_model(model_list, data.model),
-        policy=policy,
+        policy=policies.changed(usual_policy, data.policy),
         idempotency_key=idempotency_key,
     )
     view = await ledger.ask(command, SessionView)
@@ -101,6 +111,43 @@ async def get_session(request: Asking, ledger: Ledger, session_id: SessionId) ->
     return await ledger.ask(GetSession(session_id=session_id, user=request.user.user), SessionView)
 
 
+@patch(
+    "/{session_id:str}",
+    operation_id="changeSession",
+    summary="Rename a session, change its policy",
+    guards=[json_only],
+    responses=responses(400, 403, 404, 409, 413, 415, 422),
+)
+async def change_session(
+    request: Asking,
+    ledger: Ledger,
+    session_id: SessionId,
+    data: Annotated[
+        SessionChange,
+        Body(
+            examples=[
+                Example(summary="A title", value={"title": "Faster tests"}),
+                Example(summary="Ask from now on", value={"policy": {"permissions": "ask"}}),
+            ]
+        ),
+    ],
+) -> SessionView:
+    """What is left out stays as it is. The policy counts at once, for open questions and permissions too."""
+    user = request.user.user
+    if data.title is None and data.policy is None:
+        raise BadRequest("nothing_to_change", "Name in `title` or `policy` what is to change.")
+    title = text(data.title, "title").strip() if data.title is not None else None
+    if title == "":
+        raise Unprocessable("empty_title", "The title is empty; leave it out to keep the one there is.")
+    if data.policy is not None:
+        view = await ledger.ask(GetSession(session_id=session_id, user=user), SessionView)
+        policy = policies.changed(view.policy, data.policy)
+        await ledger.ask(ChangePolicy(session_id=session_id, user=user, policy=policy), Done)
+    if title is not None:
+        await ledger.ask(RenameSession(session_id=session_id, user=user, title=title), Done)
+    return await ledger.ask(GetSession(session_id=session_id, user=user), SessionView)
+
+
 @delete(
     "/{session_id:str}",
     operation_id="terminateSession",
@@ -113,27 +160,9 @@ async def terminate_session(request: Asking, ledger: Ledger, session_id: Session
     return await ledger.ask(TerminateSession(session_id=session_id, user=request.user.user), Done)
 
 
-@get(
-    "/{session_id:str}/diff",
-    operation_id="getDiff",
-    summary="What the session changed",
-    responses=responses(404),
-)
-async def get_diff(request: Asking, ledger: Ledger, session_id: SessionId) -> Response[DiffView]:
-    """The workspace against the session's base, as of the end of the last turn.
-
-    With `Accept: text/x-diff` the patch alone, fit for `git apply`.
-    """
-    view = await ledger.ask(GetDiff(session_id=session_id, user=request.user.user), DiffView)
-    accepted = request.headers.get("accept", "")
-    if any(kind in accepted for kind in ("text/x-diff", "text/x-patch", "text/plain")):
-        return Response(view.patch, media_type="text/x-diff; charset=utf-8")  # type: ignore[arg-type]
-    return Response(view)
-
-
 router = Router(
     "/api/sessions",
     guards=[signed_in],
-    route_handlers=[create_session, list_sessions, get_session, terminate_session, get_diff],
+    route_handlers=[create_session, list_sessions, get_session, change_session, terminate_session],
     tags=["sessions"],
 )

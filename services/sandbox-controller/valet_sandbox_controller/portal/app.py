@@ -5,15 +5,19 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from valet_service import lifecycle, logs
+from valet_service import broker, credentials, lifecycle, logs, object_store, tasks
+from valet_service.config_file import Objects
+from valet_service.object_store import ObjectStore
 from valet_service.settings import Settings
 
 from valet_sandbox_controller import config
-from valet_sandbox_controller.portal import routes
+from valet_sandbox_controller.portal import epoch_reader, object_names, routes
 from valet_sandbox_controller.portal.dial import Dialler
 from valet_sandbox_controller.portal.door import Door
+from valet_sandbox_controller.portal.epochs import Epochs
 from valet_sandbox_controller.portal.model_client import ModelClients
 from valet_sandbox_controller.portal.model_request import ModelConnection
+from valet_sandbox_controller.portal.object_request import ObjectConnection
 from valet_sandbox_controller.portal.policy import NetworkPolicy
 
 NAME = "portal"
@@ -28,18 +32,37 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     network = NetworkPolicy(network=valet.sandbox.network, allow_hosts=valet.sandbox.allow_hosts)
     dialler = Dialler(network, settings.nats_url)
     clients = ModelClients()
+    epochs = Epochs()
+    store: asyncio.Future[ObjectStore] = asyncio.get_running_loop().create_future()
 
-    def model() -> asyncio.Protocol:
-        return ModelConnection(secret=secret, table=table, clients=clients)
+    def serve(target: str) -> asyncio.Protocol:
+        if target.startswith(object_names.PATH):
+            return ObjectConnection(secret=secret, epochs=epochs, store=store)
+        return ModelConnection(secret=secret, epochs=epochs, table=table, clients=clients)
 
     server = await _listen(
-        settings.run_dir / "portal" / "portal.sock", lambda: Door(secret=secret, dialler=dialler, model=model)
+        settings.run_dir / "portal" / "portal.sock",
+        lambda: Door(secret=secret, epochs=epochs, dialler=dialler, serve=serve),
     )
+    # it serves while the broker is away, too: an answer of a model that is streaming must not wait for a broker
+    following = asyncio.create_task(_follow(settings, valet.objects, epochs, store))
     _log.info("portal_open", providers=sorted(table), network=network.network)
     lifecycle.ready()
-    await stop.wait()
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((stopping, following), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
     server.close()
     await clients.close()
+    if following.done():
+        following.result()  # a setting that is wrong, or a broker that is too old: nothing to go on with
+    await tasks.end(following)
+
+
+async def _follow(settings: Settings, objects: Objects, epochs: Epochs, store: "asyncio.Future[ObjectStore]") -> None:
+    """Reach the broker, however long that takes; then learn who may use the portal, without end."""
+    nc = await broker.connect_service(settings, NAME, inbox_prefix=credentials.PORTAL_INBOX)
+    store.set_result(object_store.open_store(objects, nc=nc))
+    await epoch_reader.follow(nc, epochs)
 
 
 async def _listen(path: Path, protocol: Callable[[], asyncio.Protocol]) -> asyncio.AbstractServer:

@@ -9,18 +9,26 @@ from valet_sandbox_controller import limits, portal_token
 from valet_sandbox_controller.errors import BadPortalRequest
 from valet_sandbox_controller.portal import heads
 from valet_sandbox_controller.portal.dial import Dialler
+from valet_sandbox_controller.portal.epochs import Epochs, Pass
 from valet_sandbox_controller.portal.splice import as_transport, join
 
 _log = logs.get(__name__)
 
 
 class Door(asyncio.Protocol):
-    """`CONNECT host:port`, `GET http://host/…`, or `… /model/<provider>/…`; anything else is refused."""
+    """`CONNECT host:port`, `GET http://host/…`, `… /model/<provider>/…` or `… /objects/<name>`.
 
-    def __init__(self, *, secret: bytes, dialler: Dialler, model: Callable[[], asyncio.Protocol]) -> None:
+    Anything else is refused. `serve` gives who answers for a path of the portal's own.
+    """
+
+    def __init__(
+        self, *, secret: bytes, epochs: Epochs, dialler: Dialler, serve: Callable[[str], asyncio.Protocol]
+    ) -> None:
         self._secret = secret
+        self._epochs = epochs
         self._dialler = dialler
-        self._model = model
+        self._serve = serve
+        self._leave: Pass | None = None
         self._received = b""
         self._transport: asyncio.Transport | None = None
         self._task: asyncio.Task[None] | None = None
@@ -49,10 +57,12 @@ class Door(asyncio.Protocol):
         self._stop_timer()
         if self._task is not None:
             self._task.cancel()
+        if self._leave is not None:
+            self._leave.end()
 
     def _route(self, transport: asyncio.Transport, head: heads.Head, rest: bytes) -> None:
         if head.target.startswith("/"):
-            handler = self._model()
+            handler = self._serve(head.target)
             transport.set_protocol(handler)
             handler.connection_made(transport)
             handler.data_received(self._received)
@@ -63,17 +73,17 @@ class Door(asyncio.Protocol):
             where, opening = heads.authority(head.target), b""
         else:
             where, opening = heads.split_absolute(head)
+        self._leave = self._epochs.admit(bearer)
+        self._leave.hold(transport.abort)
         self._received = rest
         transport.pause_reading()  # until there is somewhere for the bytes to go
-        self._task = asyncio.create_task(self._connect(transport, where, opening, bearer))
+        self._task = asyncio.create_task(self._connect(transport, where, opening, self._leave))
 
-    async def _connect(
-        self, transport: asyncio.Transport, where: heads.Authority, opening: bytes, bearer: portal_token.Bearer
-    ) -> None:
+    async def _connect(self, transport: asyncio.Transport, where: heads.Authority, opening: bytes, leave: Pass) -> None:
         try:
             dialled = await self._dialler.dial(where)
         except BadPortalRequest as refused:
-            _log.info("not_connected", session=bearer.session_id, host=where.host, reason=refused.reason)
+            _log.info("not_connected", session=leave.bearer.session_id, host=where.host, reason=refused.reason)
             self._refuse(refused)
             return
         if transport.is_closing():
@@ -84,7 +94,8 @@ class Door(asyncio.Protocol):
         if opening or self._received:
             dialled.transport.write(opening + self._received)
         self._task = None
-        join(transport, dialled.transport, dialled.held, limits.SPLICE_HIGH_WATER)
+        leave.hold(dialled.transport.abort)
+        join(transport, dialled.transport, dialled.held, limits.SPLICE_HIGH_WATER, leave.end)
         transport.resume_reading()
 
     def _refuse(self, refused: BadPortalRequest) -> None:

@@ -13,12 +13,18 @@ _HOP_BY_HOP = frozenset(
 )
 _REASONS = {
     200: "Connection established",
+    201: "Created",
     400: "Bad Request",
     403: "Forbidden",
     404: "Not Found",
+    405: "Method Not Allowed",
     407: "Proxy Authentication Required",
+    408: "Request Timeout",
+    411: "Length Required",
+    413: "Content Too Large",
     431: "Request Header Fields Too Large",
     502: "Bad Gateway",
+    503: "Service Unavailable",
     504: "Gateway Timeout",
 }
 
@@ -98,6 +104,23 @@ def split_absolute(head: Head) -> tuple[Authority, bytes]:
         lines.append(f"Host: {parts.netloc.rpartition('@')[2]}")
     lines += ["Connection: close", "", ""]
     return where, "\r\n".join(lines).encode("latin-1")
+
+
+GO_ON = b"HTTP/1.1 100 Continue\r\n\r\n"
+"""To a request that asked whether it may send its body."""
+
+
+def answer(status: int, body: bytes) -> bytes:
+    """A whole answer in JSON."""
+    head = (
+        f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    return head.encode() + body
+
+
+def content(size: int) -> bytes:
+    """The head of an answer that is `size` bytes of anything."""
+    return f"HTTP/1.1 200 OK\r\nContent-Type: application/octet-stream\r\nContent-Length: {size}\r\n\r\n".encode()
 
 
 def established() -> bytes:

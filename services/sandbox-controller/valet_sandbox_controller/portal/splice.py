@@ -1,6 +1,7 @@
 """Two connections made one: bytes go through as they come, in both directions, without a copy of ours in between."""
 
 import asyncio
+from collections.abc import Callable
 from typing import cast
 
 
@@ -32,8 +33,9 @@ class Relay(asyncio.Protocol):
     buffer and wake-up cost more than the relaying.
     """
 
-    def __init__(self, peer: asyncio.Transport) -> None:
+    def __init__(self, peer: asyncio.Transport, ended: Callable[[], None]) -> None:
         self._peer = peer
+        self._ended = ended
         self.other: Relay | None = None
         self.at_end = False
 
@@ -51,6 +53,7 @@ class Relay(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._peer.close()
+        self._ended()
 
     def pause_writing(self) -> None:
         # our own side's reader is slow: hold back who sends to it
@@ -62,9 +65,12 @@ class Relay(asyncio.Protocol):
             self._peer.resume_reading()
 
 
-def join(inner: asyncio.Transport, outer: asyncio.Transport, held: Held, high_water: int) -> None:
-    """Let two open connections be one from here on. `held` is `outer`'s protocol so far."""
-    inner_side, outer_side = Relay(outer), Relay(inner)
+def join(
+    inner: asyncio.Transport, outer: asyncio.Transport, held: Held, high_water: int, ended: Callable[[], None]
+) -> None:
+    """Let two open connections be one from here on. `held` is `outer`'s protocol so far; `ended` is called when either
+    is closed (so once or twice)."""
+    inner_side, outer_side = Relay(outer, ended), Relay(inner, ended)
     inner_side.other, outer_side.other = outer_side, inner_side
     for transport, side in ((inner, inner_side), (outer, outer_side)):
         transport.set_write_buffer_limits(high=high_water)

@@ -19,6 +19,9 @@ from valet_sandbox_controller.providers.storage import Storage, first_process
 _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TERM")
 """What an unisolated runner gets of our environment: no keys, no credentials' paths."""
 
+_MARK = "VALET_RUNNER_SPEC"
+"""Tells the runner where its specification is, and others whose sandbox a process belongs to."""
+
 _SHIM = 'echo "{\\"child-pid\\": $$}" >"$0" && exec "$@"'
 """Writes its process id down before anything else, so that a crash of the controller leaves nothing unknown."""
 
@@ -74,7 +77,7 @@ class ProcessProvider(LocalSandboxes):
                     stderr=log,
                     cwd=files.workspace,
                     env={name: os.environ[name] for name in _KEPT if name in os.environ}
-                    | {"HOME": str(files.home), "VALET_RUNNER_SPEC": str(files.spec)},
+                    | {"HOME": str(files.home), _MARK: str(files.spec)},
                     start_new_session=True,
                 )
             finally:
@@ -97,12 +100,13 @@ class ProcessProvider(LocalSandboxes):
 
     async def wait(self, ref: SandboxRef) -> Ended:
         ended = await super().wait(ref)
-        _kill_group(ref.pid, ref.start_time)
+        await self._kill_rest(ref, [])
         return ended
 
     async def terminate(self, ref: SandboxRef, *, grace: float) -> None:
+        tree = processes.descendants(ref.pid) if processes.is_alive(ref.pid, ref.start_time) else []
         await self.end(ref, [ref.pid], grace=grace)
-        _kill_group(ref.pid, ref.start_time)
+        await self._kill_rest(ref, tree)
 
     async def abandon(self, session_id: str) -> None:
         files = self.storage.of(session_id)
@@ -110,9 +114,27 @@ class ProcessProvider(LocalSandboxes):
         started = processes.start_time(pid) if pid else None
         if started is None or not _is_runner_of(pid, str(files.spec)):
             return
+        tree = processes.descendants(pid)
         processes.send(pid, started, signal.SIGKILL)
         await asyncio.wait_for(processes.ended(pid, started), limits.KILL_WAIT)
-        _kill_group(pid, started)
+        ref = SandboxRef(provider=self.name, id=session_id, pid=pid, start_time=started)
+        await self._kill_rest(ref, tree)
+
+    async def _kill_rest(self, ref: SandboxRef, tree: list[tuple[int, int]]) -> None:
+        """End what the runner has left: its group, what is known to be its offspring, and who carries its mark.
+
+        Without a process namespace nothing else holds a sandbox together, and agents start commands in sessions of
+        their own. Stopped processes die of SIGKILL like any other.
+        """
+        _kill_group(ref.pid, ref.start_time)
+        spec = str(self.storage.of(ref.id).spec)
+        async with asyncio.timeout(limits.KILL_WAIT):
+            while left := [*tree, *processes.with_variable(_MARK, spec)]:
+                tree = []
+                for pid, started in left:
+                    processes.send(pid, started, signal.SIGKILL)
+                for pid, started in left:
+                    await processes.ended(pid, started)
 
 
 def _kill_group(group: int, started: int) -> None:
@@ -127,6 +149,6 @@ def _kill_group(group: int, started: int) -> None:
 
 def _is_runner_of(pid: int, spec: str) -> bool:
     try:
-        return f"VALET_RUNNER_SPEC={spec}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return f"{_MARK}={spec}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False

@@ -35,6 +35,31 @@ def children(pid: int, proc: Path = Path("/proc")) -> list[int]:
         return found
 
 
+def descendants(pid: int) -> list[tuple[int, int]]:
+    """All that a process has started and what those have, as pairs (pid, start time); whatever group they moved to."""
+    found: list[tuple[int, int]] = []
+    for child in children(pid):
+        started = start_time(child)
+        if started is not None:
+            found += [(child, started), *descendants(child)]
+    return found
+
+
+def with_variable(name: str, value: str) -> list[tuple[int, int]]:
+    """All processes that have this environment variable, as pairs (pid, start time): the inherited mark of whoever
+    started them, which stays when their parent ends."""
+    mark = f"{name}={value}".encode()
+    found: list[tuple[int, int]] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    started = start_time(int(entry.name))
+                    if started is not None:
+                        found.append((int(entry.name), started))
+    return found
+
+
 def command_line(pid: int) -> list[str]:
     """Its arguments; empty when it ended."""
     try:

@@ -1,0 +1,75 @@
+"""What an attachment is to the agent, and under which name it is kept. Pure."""
+
+import re
+import unicodedata
+from typing import Literal
+
+from valet_runner import work_limits
+
+Kind = Literal["image", "document", "audio", "text", "other"]
+"""`image` and `document` are shown to the model, `text` is read into the prompt, `audio` is transcribed, `other` lies
+there for the agent's tools."""
+
+_ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f/\\:*?\"<>|]+")
+
+_MAGIC: tuple[tuple[bytes, int, str], ...] = (
+    (b"\x89PNG\r\n\x1a\n", 0, "image/png"),
+    (b"\xff\xd8\xff", 0, "image/jpeg"),
+    (b"GIF87a", 0, "image/gif"),
+    (b"GIF89a", 0, "image/gif"),
+    (b"WEBP", 8, "image/webp"),
+    (b"%PDF-", 0, "application/pdf"),
+)
+"""What every provider's models take, and how such a file begins."""
+
+
+def safe_name(name: str) -> str:
+    """A name for a file in a folder of its own: without folders, control characters, and what shells and other file
+    systems stumble over; never empty, hidden, or an option."""
+    plain = unicodedata.normalize("NFC", name.encode("utf-8", "replace").decode())
+    plain = _UNSAFE.sub("_", plain.replace("\\", "/").rstrip("/").rpartition("/")[2])
+    plain = "".join(char for char in plain if unicodedata.category(char) not in ("Cc", "Cf", "Cs", "Zl", "Zp"))
+    plain = plain.strip().lstrip(".-~ ").rstrip(". ")
+    stem, dot, ending = plain.rpartition(".")
+    if not dot or len(ending.encode()) > 20:
+        stem, ending = plain, ""
+    ending = f".{ending}" if ending else ""
+    stem = _cut(stem, work_limits.NAME_BYTES - len(ending.encode()))
+    return f"{stem}{ending}" if stem else f"file{ending}"
+
+
+def is_id(attachment_id: str) -> bool:
+    """Whether an attachment's id can be the name of a folder."""
+    return _ID.fullmatch(attachment_id) is not None
+
+
+def look(mime: str, beginning: bytes) -> tuple[Kind, str]:
+    """What a file is, and its media type for the agent, by what was said of it and how it begins.
+
+    An image that is none, or of another format than it says, is refused by providers, and would then be refused with
+    every later prompt of the conversation too: so the beginning counts, not the name.
+    """
+    for magic, at, real in _MAGIC:
+        if beginning[at : at + len(magic)] == magic:
+            return ("image", real) if real.startswith("image/") else ("document", real)
+    if mime.lower().startswith("audio/"):
+        return "audio", mime
+    if _is_text(beginning):
+        return "text", "text/plain"
+    return "other", mime
+
+
+def _is_text(beginning: bytes) -> bool:
+    if b"\0" in beginning:
+        return False
+    try:
+        beginning.decode()
+    except UnicodeDecodeError as error:
+        # the last character may be cut in two
+        return error.start >= len(beginning) - 3 and len(beginning) == work_limits.TEXT_LOOK_BYTES
+    return True
+
+
+def _cut(text: str, size: int) -> str:
+    return text.encode()[: max(size, 0)].decode(errors="ignore").rstrip(". ")

@@ -1,0 +1,355 @@
+"""The course of one turn: handed to OpenCode, watched, passed on to another model, stopped, ended.
+
+It holds what is known of the running turn. What a frame means is `translate`'s, what a turn came to is `turns`',
+whether another model gets it is `failover`'s; decided here is only when to look and what to wait for.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+
+import msgspec
+from valet_protocol.events import agent
+from valet_protocol.events.agent import AgentError
+from valet_service import logs
+
+from valet_runner import (
+    closing,
+    failover,
+    hand_over,
+    limits,
+    message_ids,
+    reconcile,
+    steering,
+    translate,
+    turn_state,
+    turns,
+)
+from valet_runner.bridge_state import BridgeState, Chunk, Item
+from valet_runner.conversation import Conversations
+from valet_runner.errors import OpencodeFailed, OpencodeRefused, OpencodeUnavailable
+from valet_runner.failover import Switch
+from valet_runner.opencode_client import OpencodeClient
+from valet_runner.opencode_process import OpencodeProcess
+from valet_runner.prompt_parts import TextInput
+from valet_runner.publisher import Publisher
+from valet_runner.turns import Steered, Tried, Turn
+
+AWAY = (OpencodeUnavailable, OpencodeRefused, OpencodeFailed)
+"""Errors of a call of OpenCode's."""
+
+_log = logs.get(__name__)
+
+
+class Course:
+    """One turn at a time. `now_ms` is milliseconds since 1970, `clock` seconds of a monotonic clock."""
+
+    def __init__(
+        self,
+        *,
+        process: OpencodeProcess,
+        publisher: Publisher,
+        conversations: Conversations,
+        work: closing.Work,
+        now_ms: Callable[[], int],
+        clock: Callable[[], float],
+    ) -> None:
+        self._process = process
+        self._publisher = publisher
+        self._conversations = conversations
+        self._work = work
+        self._now_ms = now_ms
+        self.clock = clock
+        self.state = BridgeState(root="")
+        """What is known of the turn's conversation."""
+        self.turn: Turn | None = None
+        """The running turn."""
+        self.ended: set[str] = set()
+        """Turns whose end was said."""
+        self._ending = False
+        self._over = asyncio.Event()
+        self._try_over = asyncio.Event()
+        self._settling: asyncio.Task[None] | None = None
+        self._call: asyncio.Task[None] | None = None
+        self._aborting: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def current(self) -> Turn | None:
+        """The running turn, unless its end is being said."""
+        return None if self._ending else self.turn
+
+    def runs(self, turn_id: str) -> bool:
+        """Whether this is it."""
+        return self.current is not None and self.current.turn_id == turn_id
+
+    def say(self, items: Iterable[Item]) -> asyncio.Future[int] | None:
+        """Put events on their way; gives the future sequence of the last."""
+        said, turn = list(items), self.turn
+        if turn and turn.first_token is None and any(isinstance(item, Chunk) for item in said):
+            self.turn = msgspec.structs.replace(turn, first_token=self.clock())
+        return self._publisher.say(said)
+
+    # -- its begin
+
+    def begin(self, turn: Turn) -> None:
+        """This turn runs from now on; no frame counts before its prompt has an id."""
+        self.turn = turn
+        self._over.clear()
+        self._ending = False
+        self._publisher.turn = turn.turn_id
+        self.state = turn_state.begin_turn(self.state, "~")
+
+    def new_message_id(self, key: str, *, attempt: int = 0) -> str:
+        """An id for a user message, greater than all of the conversation."""
+        newest = max([*self.state.messages, self._conversations.seen(self.state.root) or ""])
+        message_id = message_ids.user_message_id(key, self._now_ms(), newest or None, attempt=attempt)
+        self._conversations.saw(self.state.root, message_id)
+        return message_id
+
+    async def hand_over(self, client: OpencodeClient, turn: Turn) -> None:
+        """Give OpenCode the turn, which has a user message now. Returns when OpenCode has it, or the call runs."""
+        self.turn = turn
+        self.state = turn_state.begin_turn(self.state, turn.user_message)
+        await self._give(client, turn, as_prompt=False)
+
+    async def not_taken(self, turn_id: str, error: Exception) -> None:
+        """The turn could not be handed over: it ends, unless OpenCode has it all the same."""
+        turn = self.current
+        if turn is None or not self.runs(turn_id):
+            return  # it has ended meanwhile
+        if isinstance(error, OpencodeUnavailable) and turn.user_message and await self.has(turn.user_message):
+            return  # it was slow to say so, but has the prompt
+        failure = AgentError(name="opencode_unavailable", message=str(error))
+        await self.finish(msgspec.structs.replace(turn, failure=failure), "not started")
+
+    async def has(self, message_id: str) -> bool:
+        """Whether OpenCode is known to have a message."""
+        try:
+            client = await self._process.client(limits.READY_TIMEOUT)
+            return any(message.info.id == message_id for message in await client.messages(self.state.root))
+        except AWAY:
+            return False
+
+    async def _give(self, client: OpencodeClient, turn: Turn, *, as_prompt: bool) -> None:
+        call = await hand_over.give(client, self.state.root, turn, as_prompt=as_prompt)
+        if call:
+            self._call = self._spawn(self._run_call(turn, call))
+
+    async def _run_call(self, turn: Turn, call: Coroutine[None, None, None]) -> None:
+        """A call of OpenCode's that lasts as long as its turn. What it does is told by the stream."""
+        try:
+            await call
+        except OpencodeRefused as error:
+            if (now := self.current) and now.user_message == turn.user_message:
+                refused = AgentError(name="command_refused", message=str(error))
+                self.turn = msgspec.structs.replace(now, refused=refused)
+        except OpencodeUnavailable as error:
+            await asyncio.sleep(limits.CALL_LOST_WAIT)
+            if (now := self.current) and now.user_message == turn.user_message and not now.interrupted:
+                failure = AgentError(name="command_stopped", message=str(error))
+                self.turn = msgspec.structs.replace(now, failure=failure)
+                self._spawn(self._abort(turn.turn_id, self._over))
+        self.settle_soon()
+
+    # -- prompts that steer it
+
+    async def give_steered(self, steered: Steered) -> None:
+        """Give OpenCode a prompt while it runs. Raises what the client raises."""
+        turn = self.turn
+        assert turn
+        client = await self._process.client(limits.READY_TIMEOUT)
+        await client.prompt(
+            self.state.root,
+            message_id=steered.message_id,
+            parts=steered.parts,
+            model=turn.model,
+            variant=turn.fact.variant,
+        )
+
+    def steered(self, turn: Turn) -> None:
+        """What is known of the turn's steering prompts has changed."""
+        self.turn = turn
+        self.state = msgspec.structs.replace(self.state, asked=steering.asked_last(turn))
+
+    async def _repeat(self, passed: Steered) -> None:
+        """OpenCode went idle without answering a prompt that came in its very last moment: it gets it once more."""
+        turn = self.turn
+        assert turn
+        again = msgspec.structs.replace(passed, message_id=self.new_message_id(passed.prompt_id), repeated=True)
+        _log.warning("steering_prompt_repeated", turn=turn.turn_id, prompt=passed.prompt_id)
+        self.steered(steering.put(turn, again))
+        try:
+            await self.give_steered(again)
+        except AWAY as error:
+            _log.warning("steering_prompt_not_repeated", prompt=passed.prompt_id, error=str(error))
+
+    # -- looking
+
+    async def look(self, client: OpencodeClient) -> reconcile.Listing:
+        """Read OpenCode's own state and say what is new in it. Raises what the client raises."""
+        listing = await reconcile.look(client, self.state)
+        self.state, items = translate.translate_all(self.state, reconcile.frames_of(listing, self.state))
+        self.say(items)
+        return listing
+
+    def settle_soon(self) -> None:
+        """It may be over: look."""
+        settling = self._settling and not self._settling.done()
+        if (turn := self.current) and turn.user_message and not settling:
+            self._settling = self._spawn(self._settle(turn.turn_id))
+
+    async def _settle(self, turn_id: str) -> None:
+        """Idle, or an error: is the turn over, and is everything of it here?"""
+        until = self.clock() + limits.SETTLE_MAX
+        while self.runs(turn_id):
+            try:
+                listing = await self.look(await self._process.client(limits.READY_TIMEOUT))
+            except AWAY as error:
+                _log.info("settling_waits", error=str(error))
+                if isinstance(error, OpencodeRefused) and self.clock() > until and self.state.idle:
+                    break  # it will not tell; what the stream has said must do
+                await asyncio.sleep(limits.SETTLE_POLL)
+                continue
+            turn = self.current
+            if turn is None or self.state.root in listing.statuses:
+                return  # it goes on; the next idle comes back here
+            if turns.settled(self.state, turn):
+                break
+            if self.clock() > until and all(steered.taken for steered in turn.steered):
+                passed = turns.unanswered(self.state, turn)
+                if passed is None:
+                    break
+                await self._repeat(passed)
+                until = self.clock() + limits.SETTLE_MAX
+            await asyncio.sleep(limits.SETTLE_POLL)
+        if (turn := self.current) and self.runs(turn_id):
+            switch = failover.plan(self.state, turn)
+            if switch is None:
+                await self.finish(turn, "the turn ended")
+            else:
+                await self._switch(turn_id, switch)
+
+    # -- another model
+
+    def give_up_soon(self) -> None:
+        """If the provider is to be tried too often, have OpenCode stop: the next model gets the turn then."""
+        turn = self.current
+        if turn and turn.user_message and (why := failover.gives_up(self.state, turn, self._now_ms())):
+            self.turn = msgspec.structs.replace(turn, giving_up=why)
+            self._try_over.clear()
+            self._aborting = self._spawn(self._abort(turn.turn_id, self._try_over))
+
+    async def _switch(self, turn_id: str, switch: Switch) -> None:
+        self._try_over.set()
+        if self._aborting:  # an abort that is still under way must not hit the next model's run
+            await asyncio.wait([self._aborting], timeout=limits.REQUEST_TIMEOUT)
+        await asyncio.sleep(limits.SWITCH_PAUSE)
+        turn = self.current
+        if turn is None or not self.runs(turn_id):
+            return
+        if turn.interrupted:
+            await self.finish(turn, "the turn ended")
+            return
+        self.say(
+            [
+                agent.ModelSwitched(
+                    turn_id=turn_id, from_model=switch.from_model, to_model=switch.to_model, error=switch.error
+                )
+            ]
+        )
+        tried = (*turn.tried, Tried(model=switch.from_model, error=switch.error))
+        try:
+            client = await self._process.client(limits.READY_TIMEOUT)
+            if switch.start_over:
+                await client.revert(self.state.root, self.state.since)
+            turn = self.current
+            if turn is None or not self.runs(turn_id):
+                return
+            message_id = self.new_message_id(turn_id, attempt=len(tried))
+            turn = msgspec.structs.replace(turn, tried=tried, giving_up=None, refused=None, user_message=message_id)
+            if not switch.start_over:
+                continuation = TextInput(text=failover.continuation(switch), synthetic=True)
+                turn = msgspec.structs.replace(turn, continuing=True, parts=[continuation])
+            self.turn = turn
+            self.state = turn_state.next_try(self.state, message_id)
+            await self._give(client, turn, as_prompt=turn.continuing)
+        except AWAY as error:
+            await self.not_taken(turn_id, error)
+
+    # -- its end
+
+    def interrupt(self, turn_id: str) -> None:
+        """Have OpenCode stop, for good."""
+        turn = self.current
+        if turn and self.runs(turn_id) and not turn.interrupted:
+            self.turn = msgspec.structs.replace(turn, interrupted=True)
+            self._spawn(self._abort(turn_id, self._over))
+
+    async def finish(self, turn: Turn, reason: str) -> None:
+        """Say what is left to say, in order: open messages, what changed in the workspace, the end."""
+        self._ending = True
+        self.turn = turn
+        if self._call:
+            self._call.cancel()
+            self._call = None
+        ended = turns.outcome(self.state, turn, self.clock())
+        if turn.fact.kind == "review" and ended.status == "completed":
+            reviewed = turns.review(self.state, turn)
+            review: list[Item] = [] if isinstance(reviewed, AgentError) else [reviewed]
+        else:
+            review = []
+        self.state, items = turn_state.end_turn(self.state, reason)
+        self.say([*items, *review])
+        for message_id in self.state.messages:
+            self._conversations.saw(self.state.root, message_id)
+        client: OpencodeClient | None = None
+        if not turn.lost:
+            try:
+                client = await self._process.client(limits.PROBE_TIMEOUT)
+            except AWAY as error:
+                _log.info("conversation_not_saved", error=str(error))
+        workspace = await closing.said_of_workspace(
+            turn.turn_id,
+            work=self._work,
+            conversations=self._conversations.known(),
+            client=client,
+        )
+        self.say([*workspace, ended])
+        self.ended.add(turn.turn_id)
+        self.turn = None
+        self._publisher.turn = None
+        self._over.set()
+        self._try_over.set()
+
+    async def _abort(self, turn_id: str, over: asyncio.Event) -> None:
+        """Ask until the turn (or the try) is over; an OpenCode that does not listen is killed, which ends the turn."""
+        until = self.clock() + limits.ABORT_GRACE
+        while self.runs(turn_id) and not over.is_set():
+            if self.clock() > until:
+                _log.warning("abort_ignored", turn=turn_id)
+                self._process.kill()
+                until = self.clock() + limits.ABORT_GRACE
+            try:
+                client = await self._process.client(limits.ABORT_REPEAT)
+                if self.runs(turn_id) and not over.is_set():
+                    await client.abort(self.state.root)
+            except AWAY as error:
+                _log.info("abort_repeats", error=str(error))
+            try:
+                await asyncio.wait_for(over.wait(), limits.ABORT_REPEAT)
+            except TimeoutError:
+                continue
+
+    # -- small things
+
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+        return task
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # the watch looks at the turn again
+            _log.error("turn_task_failed", exc_info=error)
