@@ -1,10 +1,15 @@
 """The figures of a report are of the right faults. Pure."""
 
+from pathlib import Path
+
 import msgspec
+import pytest
 from chaos.history import faultless
-from valet_local.chaos import page, report
+from valet_local.bench import marked
+from valet_local.bench.report import Machine
+from valet_local.chaos import page, plan, report
 from valet_local.chaos.faults import marked_alone
-from valet_local.chaos.records import FaultKind, FaultRecord
+from valet_local.chaos.records import FaultKind, FaultRecord, Violation
 
 
 def fault(target: str, began: float, took: float, kind: FaultKind = "kill", session: str = "") -> FaultRecord:
@@ -46,3 +51,50 @@ def test_prompts_turns_and_answers_are_counted() -> None:
     assert (figures.prompts, figures.turns, figures.deltas) == (2, {"completed": 2}, 4)
     assert figures.acts["answer"] == {"200": 1, "409": 1}
     assert figures.deliveries == 44
+
+
+def made() -> report.ChaosReport:
+    machine = Machine(
+        cpu="a processor",
+        cpus=2,
+        memory_mb=4096,
+        system="Linux",
+        python="3",
+        nats="2",
+        opencode="1",
+        load_before=0.1,
+        load_after=0.2,
+    )
+    planned = plan.schedule(1, seconds=60, sessions=1)
+    history = msgspec.structs.replace(faultless(), faults=[fault("nats", 2.0, 1.25)])
+    return report.make(planned, history, [], machine=machine, took=70.0)
+
+
+def test_a_report_survives_its_json_and_is_the_same_page() -> None:
+    again = msgspec.json.decode(msgspec.json.encode(made()), type=report.ChaosReport)
+    assert page.markdown(again) == page.markdown(made())
+    assert "| nats | kill | 1 | 1 | 1.25 s | 1.25 s | 1.25 s | ≤ 10 s, met |" in page.markdown(again)
+
+
+def test_renewing_a_page_changes_what_is_between_its_marks_and_nothing_else() -> None:
+    old = "above\n<!-- mark -->\nold figures\n<!-- /mark -->\nbelow\n"
+    new = marked.renewed(old, "mark", page.markdown(made()))
+    assert new.startswith("above\n<!-- mark -->\n2 × a processor")
+    assert new.endswith("<!-- /mark -->\nbelow\n")
+    assert "old figures" not in new
+    assert marked.renewed(new, "mark", page.markdown(made())) == new
+    with pytest.raises(ValueError, match="has no <!-- mark -->"):
+        marked.renewed("no marks", "mark", "figures")
+
+
+def test_the_page_of_the_documentation_has_the_mark() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reliability.md").read_text()
+    assert "new figures" in marked.renewed(text, page.MARK, "new figures")
+
+
+def test_the_summary_names_every_violation() -> None:
+    broken = msgspec.structs.replace(
+        made(), violations=[Violation(rule="no client misses an event", session_id="S", seq=7, what="it never came")]
+    )
+    assert "no client misses an event: session S at 7: it never came" in page.summary(broken)
+    assert "Every promise was kept." in page.summary(made())

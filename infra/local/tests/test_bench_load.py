@@ -1,6 +1,8 @@
 """Claims about many sessions with simulated runners: they are real sessions, and the figures are theirs."""
 
-from valet_local.bench import load, load_table
+from pathlib import Path
+
+from valet_local.bench import load, load_table, marked
 from valet_local.bench.load import Load
 
 
@@ -25,3 +27,8 @@ def test_simulated_runners_hold_real_sessions_whose_events_reach_their_clients()
     assert sum(last.cpu.values()) > 0
     text = load_table.markdown(report)
     assert "| 4 + 2 |" in text
+
+
+def test_the_page_of_the_documentation_has_a_place_for_the_figures() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "performance.md").read_text()
+    assert "new figures" in marked.renewed(text, load_table.MARK, "new figures")

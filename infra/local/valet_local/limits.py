@@ -31,7 +31,7 @@ BACKOFF_FIRST = 0.1
 """Wait before the first restart of a process that died: most deaths are single."""
 
 BACKOFF_LONGEST = 3.0
-"""Wait no longer than this between restarts: recovery is promised within five seconds, and starting takes one or two."""
+"""Wait no longer than this between restarts: recovery is promised within five seconds, and a start takes one or two."""
 
 BACKOFF_RESET_AFTER = 10.0
 """A process that was up this long has recovered: its next death counts as its first."""

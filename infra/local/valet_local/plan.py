@@ -19,6 +19,13 @@ SERVICE_MODULES: tuple[tuple[str, str], ...] = (
 )
 """Service → the module that `python -m` runs."""
 
+_AFTER: Mapping[str, tuple[str, ...]] = {
+    "portal": (),
+    # what it finds missing it says at once; a log that lost events gets them back before anybody writes to it
+    "sandbox-controller": ("nats", "postgres", "session-ledger"),
+}
+"""What must be ready before a service is started, where it is not just the servers."""
+
 _CALL_MODELS = ("sandbox-controller", "portal")
 """Services that speak to model providers, and so need their keys."""
 
@@ -92,7 +99,7 @@ def build(facts: Facts, inherited: Mapping[str, str], modules: Iterable[tuple[st
             name=name,
             command=(facts.python, "-m", module),
             environment=service_environment(facts, inherited, name),
-            after=() if name == "portal" else ("nats", "postgres"),
+            after=_AFTER.get(name, ("nats", "postgres")),
         )
         for name, module in modules
     )

@@ -195,3 +195,14 @@ async def test_a_consumer_can_start_late_in_the_log_and_be_deleted_twice(server:
 async def test_a_refused_consumer_is_an_error_in_the_brokers_words(server: BrokerProcess, nc: Client) -> None:
     with pytest.raises(nats.errors.Error, match="overlap"):
         await ensure_consumer(nc, NAME, ["session.>", "session.*.*.fact.>"])
+
+
+async def test_a_consumer_that_is_to_be_kept_stays_as_it_is(nc: Client) -> None:
+    every = [subjects.EVERYTHING]
+    await ensure_consumer(nc, "kept", every, start=5, keep=True)
+    await ensure_consumer(nc, "kept", every, start=5, keep=True)
+    await ensure_consumer(nc, "kept", every, keep=True)
+    with pytest.raises(nats.errors.Error, match="kept not made"):
+        await ensure_consumer(nc, "kept", every)
+    info = await nc.jetstream().consumer_info(subjects.STREAM, "kept")  # pyright: ignore[reportUnknownMemberType]
+    assert info.config.opt_start_seq == 5

@@ -173,7 +173,6 @@ def runner_permissions(session_id: str, shard: int | None = None) -> Permissions
             f"{own}.agent.>",
             f"{own}.delta.>",
             f"rpc.session.{session_id}.>",
-            f"live.{session_id}.>",
             f"$JS.API.CONSUMER.MSG.NEXT.{consumer}",
             f"$JS.API.CONSUMER.INFO.{consumer}",
             f"$JS.ACK.{consumer}.>",

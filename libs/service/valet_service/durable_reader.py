@@ -21,6 +21,9 @@ _log = logs.get(__name__)
 
 _PROGRESS = b"+WPI"
 
+_EXISTS = 10148
+"""The broker's code for a consumer that is there and is configured otherwise."""
+
 
 class Delivery(msgspec.Struct, frozen=True, kw_only=True):
     """One message to act on."""
@@ -62,9 +65,18 @@ def _again(after: float) -> bytes:
 
 
 async def ensure_consumer(
-    nc: Client, name: str, filters: list[str], *, max_ack_pending: int = 1000, start: int | None = None
+    nc: Client,
+    name: str,
+    filters: list[str],
+    *,
+    max_ack_pending: int = 1000,
+    start: int | None = None,
+    keep: bool = False,
 ) -> None:
     """Make a durable consumer if it is not there; the same configuration again is fine.
+
+    `start`: the first sequence it delivers; none for the beginning of the log. `keep`: one that is there stays as it
+    is, whatever its configuration.
 
     Raises nats-py's errors: `NoRespondersError` or `TimeoutError` while the broker restarts, `Error` with the
     broker's words when it refuses.
@@ -83,11 +95,11 @@ async def ensure_consumer(
         config["opt_start_seq"] = start
     answer = await nc.request(
         f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.{name}",
-        msgspec.json.encode({"stream_name": subjects.STREAM, "config": config}),
+        msgspec.json.encode({"stream_name": subjects.STREAM, "config": config, "action": "create" if keep else ""}),
         timeout=limits.CONSUMER_TIMEOUT,
     )
     error = msgspec.json.decode(answer.data, type=_Answer).error
-    if error is not None:
+    if error is not None and not (keep and error.get("err_code") == _EXISTS):
         raise nats.errors.Error(f"consumer {name} not made: {error}")
 
 

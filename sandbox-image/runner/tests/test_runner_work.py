@@ -15,6 +15,7 @@ from valet_protocol.events.agent import TurnChanged, WorkSaved
 from valet_protocol.ids import new_id
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_runner import git_environment, git_state, work_bundle, work_limits, workspace
+from valet_runner.errors import CloneFailed
 from valet_runner.objects import Objects
 from valet_runner.snapshots import Snapshots
 from valet_runner.testing import search_path
@@ -22,8 +23,6 @@ from valet_runner.testing_objects import ObjectServer
 from valet_runner.work import Work
 from valet_runner.work_errors import BadWork, ObjectMissing, ObjectRefused, ObjectsUnavailable, WorkTooLarge
 from valet_runner.work_limits import Bounds
-
-pytestmark = pytest.mark.asyncio
 
 State = dict[bytes, tuple[int, bytes]]
 
@@ -48,6 +47,10 @@ def state(folder: Path) -> State:
             kind = stat.S_IFMT(mode) | (0 if link else mode & 0o100)
             found[os.path.relpath(path, os.fsencode(folder))] = (kind, content)
     return found
+
+
+def size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture
@@ -172,7 +175,7 @@ def ravage(folder: Path) -> None:
     (folder / "link").unlink()
     (folder / "link").symlink_to("/etc/passwd")
     (folder / "dangling").symlink_to("nowhere at all")
-    (folder / "new\nline and \"quotes\"\tand tab").write_text("odd\n")
+    (folder / 'new\nline and "quotes"\tand tab').write_text("odd\n")
     (folder / os.fsdecode(b"latin-\xe9")).write_bytes(b"bytes in the name\0\xff")
     (folder / "empty").touch()
     (folder / "script").write_text("#!/bin/sh\n")
@@ -184,6 +187,7 @@ def ravage(folder: Path) -> None:
     (folder / "ignored" / "cache").write_text("not saved\n")
 
 
+@pytest.mark.asyncio
 async def test_files_are_put_back_elsewhere_exactly_as_they_were(
     first: Sandbox, another: Callable[..., Sandbox]
 ) -> None:
@@ -207,6 +211,7 @@ async def test_files_are_put_back_elsewhere_exactly_as_they_were(
     assert again
 
 
+@pytest.mark.asyncio
 async def test_commits_branches_and_the_stash_are_put_back(first: Sandbox, another: Callable[..., Sandbox]) -> None:
     def act(folder: Path) -> None:
         (folder / "kept.txt").write_text("stashed\n")
@@ -237,6 +242,7 @@ async def test_commits_branches_and_the_stash_are_put_back(first: Sandbox, anoth
     assert state(second.folder) == state(first.folder)
 
 
+@pytest.mark.asyncio
 async def test_a_detached_head_is_put_back_detached(first: Sandbox, another: Callable[..., Sandbox]) -> None:
     def act(folder: Path) -> None:
         git(folder, "checkout", "--quiet", "--detach")
@@ -252,6 +258,7 @@ async def test_a_detached_head_is_put_back_detached(first: Sandbox, another: Cal
     assert (await workspace.where(second.spec, second.env)).branch is None
 
 
+@pytest.mark.asyncio
 async def test_an_empty_workspace_is_put_back_too(
     make_spec: Callable[..., RunnerSpec], store: ObjectServer, another: Callable[..., Sandbox]
 ) -> None:
@@ -272,6 +279,7 @@ async def test_an_empty_workspace_is_put_back_too(
     assert git(second.folder, "log", "-1", "--format=%s") == "Mine"
 
 
+@pytest.mark.asyncio
 async def test_a_turns_diff_is_its_own(first: Sandbox) -> None:
     await first.turn(lambda folder: (folder / "hello.txt").write_text("first turn\n"))
     (first.folder / "kept.txt").write_text("between turns, by an editor\n")
@@ -297,6 +305,7 @@ async def test_a_turns_diff_is_its_own(first: Sandbox) -> None:
     assert saved
 
 
+@pytest.mark.asyncio
 async def test_index_and_objects_of_the_repository_are_not_touched(first: Sandbox) -> None:
     (first.folder / "new.txt").write_text("new\n")
     (first.folder / "hello.txt").write_text("staged\n")
@@ -310,6 +319,7 @@ async def test_index_and_objects_of_the_repository_are_not_touched(first: Sandbo
     assert {path: path.stat().st_mtime_ns for path in inside.rglob("*") if path.is_file()} == before
 
 
+@pytest.mark.asyncio
 async def test_nothing_that_the_workspace_configures_is_run(first: Sandbox, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
     program = tmp_path / "program"
@@ -333,6 +343,7 @@ async def test_nothing_that_the_workspace_configures_is_run(first: Sandbox, tmp_
     assert not ran.exists(), ran.read_text()
 
 
+@pytest.mark.asyncio
 async def test_a_large_file_is_left_out_named_and_not_read(first: Sandbox, another: Callable[..., Sandbox]) -> None:
     def act(folder: Path) -> None:
         for name in ("model.bin", "picture.png"):
@@ -346,8 +357,7 @@ async def test_a_large_file_is_left_out_named_and_not_read(first: Sandbox, anoth
     assert saved
     assert sorted(saved.left_out) == ["model.bin", "picture.png"]
     assert saved.work.bytes < 10_000
-    stored = sum(path.stat().st_size for path in Path(first.spec.home).rglob("*") if path.is_file())
-    assert stored < 1 << 20
+    assert size(Path(first.spec.home)) < 1 << 20
     # people see in the session's changes that it is there
     everything = await first.work.changes()
     assert everything
@@ -362,6 +372,7 @@ async def test_a_large_file_is_left_out_named_and_not_read(first: Sandbox, anoth
     assert (second.folder / "picture.png").stat().st_size < 10_000
 
 
+@pytest.mark.asyncio
 async def test_repositories_within_the_workspace_do_no_harm(
     first: Sandbox, another: Callable[..., Sandbox], origin: Path
 ) -> None:
@@ -387,6 +398,7 @@ async def test_repositories_within_the_workspace_do_no_harm(
     assert (second.folder / ".gitmodules").exists()
 
 
+@pytest.mark.asyncio
 async def test_a_conflict_is_saved_with_its_marks(first: Sandbox, another: Callable[..., Sandbox]) -> None:
     def act(folder: Path) -> None:
         git(folder, "checkout", "--quiet", "-b", "other")
@@ -407,6 +419,7 @@ async def test_a_conflict_is_saved_with_its_marks(first: Sandbox, another: Calla
     assert git(second.folder, "log", "--format=%s", "-1", "other") == "Theirs"
 
 
+@pytest.mark.asyncio
 async def test_files_outside_a_sparse_checkout_are_not_taken_for_deleted(first: Sandbox) -> None:
     git(first.folder, "sparse-checkout", "set", "--no-cone", "/hello.txt")
     assert not (first.folder / "kept.txt").exists()
@@ -416,6 +429,7 @@ async def test_files_outside_a_sparse_checkout_are_not_taken_for_deleted(first: 
     assert saved
 
 
+@pytest.mark.asyncio
 async def test_an_index_that_is_split_is_read_all_the_same(first: Sandbox) -> None:
     git(first.folder, "update-index", "--split-index")
     changed, saved = await first.turn(lambda folder: (folder / "hello.txt").write_text("turn\n"))
@@ -424,12 +438,14 @@ async def test_an_index_that_is_split_is_read_all_the_same(first: Sandbox) -> No
     assert saved
 
 
+@pytest.mark.asyncio
 async def test_without_a_repository_nothing_is_said_of_files(first: Sandbox) -> None:
     shutil.rmtree(first.folder / ".git")
     assert await first.turn(lambda folder: (folder / "hello.txt").write_text("turn\n")) == (None, None)
     assert await first.work.changes() is None
 
 
+@pytest.mark.asyncio
 async def test_a_store_that_is_away_costs_only_the_saving(first: Sandbox, store: ObjectServer) -> None:
     store.failures = [503] * work_limits.PUT_ATTEMPTS
     changed, saved = await first.turn(lambda folder: (folder / "hello.txt").write_text("turn\n"))
@@ -442,6 +458,7 @@ async def test_a_store_that_is_away_costs_only_the_saving(first: Sandbox, store:
     assert not list((Path(first.spec.home) / ".valet" / "saving").glob("work-*"))
 
 
+@pytest.mark.asyncio
 async def test_work_that_is_too_large_is_saved_without_its_larger_files(
     first: Sandbox, store: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -464,6 +481,7 @@ async def test_work_that_is_too_large_is_saved_without_its_larger_files(
     assert store.stored == before
 
 
+@pytest.mark.asyncio
 async def test_a_runner_that_died_while_it_put_work_back_begins_anew(
     first: Sandbox, another: Callable[..., Sandbox]
 ) -> None:
@@ -482,11 +500,12 @@ async def test_a_runner_that_died_while_it_put_work_back_begins_anew(
     assert (second.folder / "hello.txt").read_text() == "later\n"
 
 
+@pytest.mark.asyncio
 async def test_a_clone_that_was_cut_short_is_thrown_away(
     spec: RunnerSpec, another: Callable[..., Sandbox], store: ObjectServer
 ) -> None:
     broken = Sandbox(msgspec.structs.replace(spec, repo="/nonexistent/repository"), store)
-    with pytest.raises(workspace.CloneFailed):
+    with pytest.raises(CloneFailed):
         await broken.boot()
     (broken.folder / ".git").mkdir()
     (broken.folder / "half").write_text("half\n")
@@ -495,6 +514,7 @@ async def test_a_clone_that_was_cut_short_is_thrown_away(
     assert (whole.folder / "hello.txt").exists()
 
 
+@pytest.mark.asyncio
 async def test_a_new_clone_stands_on_the_sessions_base(
     first: Sandbox, another: Callable[..., Sandbox], origin: Path
 ) -> None:
@@ -507,6 +527,7 @@ async def test_a_new_clone_stands_on_the_sessions_base(
     assert git(second.folder, "symbolic-ref", "--short", "HEAD") == "main"
 
 
+@pytest.mark.asyncio
 async def test_work_whose_base_is_gone_is_put_back_as_far_as_it_goes(
     first: Sandbox, another: Callable[..., Sandbox], origin: Path
 ) -> None:
@@ -526,6 +547,7 @@ async def test_work_whose_base_is_gone_is_put_back_as_far_as_it_goes(
     assert (second.folder / "hello.txt").read_text() == "rewritten\n"
 
 
+@pytest.mark.asyncio
 async def test_a_patch_that_does_not_apply_is_kept_and_the_agent_told(
     first: Sandbox, another: Callable[..., Sandbox], store: ObjectServer, tmp_path: Path
 ) -> None:
@@ -548,6 +570,7 @@ async def test_a_patch_that_does_not_apply_is_kept_and_the_agent_told(
     assert (second.folder / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.asyncio
 @pytest.mark.parametrize("damage", ["missing", "cut", "other"])
 async def test_work_that_is_lost_is_said_to_be(
     first: Sandbox, another: Callable[..., Sandbox], store: ObjectServer, damage: str
@@ -566,6 +589,7 @@ async def test_work_that_is_lost_is_said_to_be(
     assert (second.folder / "hello.txt").read_text() == "hello\n"
 
 
+@pytest.mark.asyncio
 async def test_a_session_does_not_go_on_while_its_work_cannot_be_fetched(
     first: Sandbox, another: Callable[..., Sandbox], store: ObjectServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -584,6 +608,7 @@ async def test_a_session_does_not_go_on_while_its_work_cannot_be_fetched(
     assert (second.folder / "hello.txt").read_text() == "changed\n"
 
 
+@pytest.mark.asyncio
 async def test_snapshots_do_not_grow_for_ever(first: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Path(first.spec.home) / ".valet" / "snapshots.git"
     await first.turn(lambda folder: (folder / "noise").write_bytes(os.urandom(2 << 20)))
@@ -592,9 +617,10 @@ async def test_snapshots_do_not_grow_for_ever(first: Sandbox, monkeypatch: pytes
     assert changed
     assert saved
     assert (await first.turn(lambda _: None))[1]
-    assert sum(path.stat().st_size for path in own.rglob("*") if path.is_file()) < 1 << 20
+    assert size(own) < 1 << 20
 
 
+@pytest.mark.asyncio
 async def test_a_snapshot_comes_out_the_same_whatever_is_staged(first: Sandbox) -> None:
     snapshots = Snapshots(first.spec, first.env)
     ravage(first.folder)
@@ -606,6 +632,7 @@ async def test_a_snapshot_comes_out_the_same_whatever_is_staged(first: Sandbox) 
     assert before.tree == git(first.folder, "rev-parse", "HEAD^{tree}")
 
 
+@pytest.mark.asyncio
 async def test_objects_are_put_and_got_with_the_token(store: ObjectServer, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     content = os.urandom(3_000_000)
@@ -648,5 +675,3 @@ def test_an_archive_of_another_make_is_refused(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(work_limits, "WORK_RAW_BYTES", 3)
     with pytest.raises(WorkTooLarge):
         work_bundle.pack(manifest, {"work.patch": outside}, archive)
-
-

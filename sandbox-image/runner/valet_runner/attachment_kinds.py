@@ -4,6 +4,8 @@ import re
 import unicodedata
 from typing import Literal
 
+import msgspec
+
 from valet_runner import work_limits
 
 Kind = Literal["image", "document", "audio", "text", "other"]
@@ -22,6 +24,14 @@ _MAGIC: tuple[tuple[bytes, int, str], ...] = (
     (b"%PDF-", 0, "application/pdf"),
 )
 """What every provider's models take, and how such a file begins."""
+
+
+class Ends(msgspec.Struct, frozen=True, kw_only=True):
+    """A file's first and last bytes (at most `LOOK_BYTES` each), and its size."""
+
+    head: bytes
+    tail: bytes
+    size: int
 
 
 def safe_name(name: str) -> str:
@@ -44,20 +54,36 @@ def is_id(attachment_id: str) -> bool:
     return _ID.fullmatch(attachment_id) is not None
 
 
-def look(mime: str, beginning: bytes) -> tuple[Kind, str]:
-    """What a file is, and its media type for the agent, by what was said of it and how it begins.
+def look(mime: str, content: Ends) -> tuple[Kind, str]:
+    """What a file is, and its media type for the agent, by what was said of it and what it looks like.
 
-    An image that is none, or of another format than it says, is refused by providers, and would then be refused with
-    every later prompt of the conversation too: so the beginning counts, not the name.
+    An image that cannot be decoded fails the turn in OpenCode (measured), and one of another format than it says is
+    refused by providers, with every later prompt of the conversation too: so the content counts, not the name.
     """
     for magic, at, real in _MAGIC:
-        if beginning[at : at + len(magic)] == magic:
-            return ("image", real) if real.startswith("image/") else ("document", real)
+        if content.head[at : at + len(magic)] == magic:
+            if real.startswith("image/"):
+                shown = content.size <= work_limits.IMAGE_BYTES and _is_whole(real, content)
+                return ("image" if shown else "other"), real
+            return ("document" if content.size <= work_limits.DOCUMENT_BYTES else "other"), real
     if mime.lower().startswith("audio/"):
         return "audio", mime
-    if _is_text(beginning):
+    if _is_text(content.head):
         return "text", "text/plain"
     return "other", mime
+
+
+def _is_whole(real: str, content: Ends) -> bool:
+    """Whether an image was not cut off, by how its format ends."""
+    match real:
+        case "image/png":
+            return b"IEND" in content.tail
+        case "image/jpeg":
+            return b"\xff\xd9" in content.tail
+        case "image/gif":
+            return content.tail.rstrip(b"\0").endswith(b";")
+        case _:
+            return int.from_bytes(content.head[4:8], "little") + 8 <= content.size
 
 
 def _is_text(beginning: bytes) -> bool:
@@ -67,7 +93,7 @@ def _is_text(beginning: bytes) -> bool:
         beginning.decode()
     except UnicodeDecodeError as error:
         # the last character may be cut in two
-        return error.start >= len(beginning) - 3 and len(beginning) == work_limits.TEXT_LOOK_BYTES
+        return error.start >= len(beginning) - 3 and len(beginning) == work_limits.LOOK_BYTES
     return True
 
 

@@ -13,6 +13,7 @@ from valet_protocol.sandbox_spec import RunnerSpec
 from valet_service import logs
 
 from valet_runner import attachment_kinds, transcription, work_limits
+from valet_runner.attachment_kinds import Ends
 from valet_runner.errors import RunnerError
 from valet_runner.objects import Objects
 from valet_runner.prompt_parts import FileInput, InputPart, TextInput
@@ -82,16 +83,15 @@ class Attachments:
         return f"sessions/{self._spec.session_id}/attachments/{attachment.attachment_id}"
 
     async def _parts(self, attachment: Attachment, path: Path, until: float) -> list[InputPart]:
-        kind, mime = attachment_kinds.look(attachment.mime, _beginning(path))
+        kind, mime = attachment_kinds.look(attachment.mime, _ends(path))
         match kind:
-            case "text":
-                # OpenCode reads it and says where it lies
-                return [_file(path, mime)]
-            case "image" | "document":
-                return [_file(path, mime), _note(f'The attached file "{path.name}" is stored at {path}.')]
+            case "text" | "image" | "document":
+                # OpenCode reads it, and says to the agent where it lies
+                return [FileInput(mime=mime, url=path.as_uri(), filename=path.name)]
             case "audio":
                 return [await self._spoken(path, until)]
             case "other":
+                # a file part of any other type fails the turn (measured)
                 return [_note(f'The person attached a file, "{path.name}" ({mime}). It is stored at {path}.')]
 
     async def _spoken(self, path: Path, until: float) -> TextInput:
@@ -112,16 +112,15 @@ def _note(text: str) -> TextInput:
     return TextInput(text=text, synthetic=True)
 
 
-def _file(path: Path, mime: str) -> FileInput:
-    return FileInput(mime=mime, url=path.as_uri(), filename=path.name)
-
-
 def _is_whole(path: Path, attachment: Attachment) -> bool:
     with contextlib.suppress(OSError), path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest() == attachment.sha256
     return False
 
 
-def _beginning(path: Path) -> bytes:
+def _ends(path: Path) -> Ends:
     with path.open("rb") as file:
-        return file.read(work_limits.TEXT_LOOK_BYTES)
+        head = file.read(work_limits.LOOK_BYTES)
+        size = path.stat().st_size
+        file.seek(max(0, size - work_limits.LOOK_BYTES))
+        return Ends(head=head, tail=file.read(work_limits.LOOK_BYTES), size=size)

@@ -109,8 +109,8 @@ class Bridge:
         self._course.settle_soon()
 
     async def opencode_ended(self, detail: str) -> None:
-        """OpenCode is gone, and the running turn with it."""
-        if (turn := self._course.current) is None:
+        """OpenCode is gone, and the running turn with it, unless it was not handed over yet."""
+        if (turn := self._course.current) is None or not turn.user_message:
             return
         failure = AgentError(name="opencode_lost", message=f"{detail}. It is being restarted; send the prompt again.")
         await self._course.finish(msgspec.structs.replace(turn, lost=True, failure=failure), "OpenCode ended")
@@ -132,17 +132,29 @@ class Bridge:
         if running is not None:
             return False
         self._course.begin(Turn(fact=fact, began=self._course.clock()))
-        try:
-            await self._start(fact, again=again)
-        except AWAY as error:
-            await self._course.not_taken(fact.turn_id, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, a turn that was begun must end
-            _log.exception("turn_not_started", turn=fact.turn_id)
-            await self._course.not_taken(fact.turn_id, error)
-        return True
+        until = self._course.clock() + limits.READY_TIMEOUT
+        started = False
+        while True:
+            try:
+                await self._start(fact, again=again, started=started)
+            except OpencodeUnavailable as error:
+                turn = self._course.current
+                untouched = turn is not None and turn.turn_id == fact.turn_id and not turn.user_message
+                if untouched and self._course.clock() < until:  # OpenCode has just died, and had nothing of it
+                    _log.info("dispatch_repeats", turn=fact.turn_id, error=str(error))
+                    started = True
+                    await asyncio.sleep(limits.RESTART_WAIT)
+                    continue
+                await self._course.not_taken(fact.turn_id, error)
+            except AWAY as error:
+                await self._course.not_taken(fact.turn_id, error)
+            except Exception as error:  # noqa: BLE001 - whatever it is, a turn that was begun must end
+                _log.exception("turn_not_started", turn=fact.turn_id)
+                await self._course.not_taken(fact.turn_id, error)
+            return True
 
-    async def _start(self, fact: facts.TurnDispatched, *, again: bool) -> None:
-        """Everything between the dispatch and OpenCode's having the prompt."""
+    async def _start(self, fact: facts.TurnDispatched, *, again: bool, started: bool) -> None:
+        """Everything between the dispatch and OpenCode's having the prompt. `started`: `turn_started` was said."""
         course = self._course
         client = await self._process.client(limits.READY_TIMEOUT)
         session = await self._conversations.resume(client, fact.channel)
@@ -150,9 +162,8 @@ class Bridge:
         course.state = turn_state.begin_turn(
             turn_state.of_conversation(course.state, session, names_session=names), "~"
         )
-        stored = course.say(
-            [agent.TurnStarted(turn_id=fact.turn_id, prompt_id=fact.prompt_id, opencode_session=session.id)]
-        )
+        said = agent.TurnStarted(turn_id=fact.turn_id, prompt_id=fact.prompt_id, opencode_session=session.id)
+        stored = None if started else course.say([said])
         if (cut := await self._cut(client, fact, again)) and (turn := course.current):
             await course.finish(msgspec.structs.replace(turn, lost=True, failure=cut), "interrupted")
             return
@@ -310,7 +321,8 @@ class Bridge:
             except AWAY as error:
                 _log.warning("opencode_not_compared", error=str(error))
                 continue
-            if course.current and course.state.root in listing.statuses:
+            quiet = course.clock() - course.spoke >= limits.PULSE_AFTER
+            if quiet and course.current and course.state.root in listing.statuses:
                 course.say([_pulse(course.state.retry if course.state.root in course.state.retrying else None)])
             course.settle_soon()
 

@@ -65,6 +65,8 @@ class Course:
         """The running turn."""
         self.ended: set[str] = set()
         """Turns whose end was said."""
+        self.spoke = clock()
+        """When anything but a delta was said last, by the clock."""
         self._ending = False
         self._over = asyncio.Event()
         self._try_over = asyncio.Event()
@@ -85,6 +87,8 @@ class Course:
     def say(self, items: Iterable[Item]) -> asyncio.Future[int] | None:
         """Put events on their way; gives the future sequence of the last."""
         said, turn = list(items), self.turn
+        if any(not isinstance(item, Chunk) for item in said):
+            self.spoke = self.clock()
         if turn and turn.first_token is None and any(isinstance(item, Chunk) for item in said):
             self.turn = msgspec.structs.replace(turn, first_token=self.clock())
         return self._publisher.say(said)

@@ -76,6 +76,10 @@ WATCH_EVERY = 30.0
 """A running turn is compared with OpenCode's own state so often, should an event have been lost without a trace. The
 same look is the turn's pulse, which the ledger wants at least every 60 s."""
 
+PULSE_AFTER = 20.0
+"""A turn that has said nothing for so long at a look says that it goes on: with the time between two looks that is
+every 50 s at worst. Deltas do not count, the ledger does not fold them."""
+
 SHELL_TIMEOUT = 1800.0
 """A person's shell command: builds and test runs take minutes; a server that never ends would hold the queue up."""
 

@@ -191,7 +191,7 @@ class Snapshots:
         }
         if index:
             env["GIT_INDEX_FILE"] = str(index)
-        options = ("-c", "core.looseCompression=1", "-c", "core.safecrlf=false", *there.settings)
+        options = ("-c", "core.compression=1", "-c", "core.safecrlf=false", *there.settings)
         return await self._run(*options, *arguments, env=env, limit=limit, stdin=stdin)
 
     async def _in_workspace(self, *arguments: str, fine: tuple[int, ...] = (0,)) -> bytes:

@@ -15,11 +15,11 @@ class Bounds(msgspec.Struct, frozen=True, kw_only=True):
     """Number of changed and untracked files."""
 
 
-FULL = Bounds(file_bytes=10 << 20, total_bytes=128 << 20, files=20_000)
+FULL = Bounds(file_bytes=10 << 20, total_bytes=128 << 20, files=10_000)
 """Sources and their assets are below 10 MB, builds, data and model weights above. Git takes in some 100 MB and 10,000
 files in a second or two, which is what a turn may wait."""
 
-LEAN = Bounds(file_bytes=1 << 20, total_bytes=32 << 20, files=20_000)
+LEAN = Bounds(file_bytes=1 << 20, total_bytes=32 << 20, files=10_000)
 """Second try, when what FULL gives is too large for an object."""
 
 # -- snapshots
@@ -112,8 +112,15 @@ ATTACHMENT_TIMEOUT = 60.0
 ATTACHMENTS_TIMEOUT = 200.0
 """All of a prompt, transcription included: the ledger takes a turn without any event for 300 s as silent."""
 
-TEXT_LOOK_BYTES = 64 << 10
-"""How much of a file is looked at to tell text from something else."""
+IMAGE_BYTES = 20_000_000
+"""An image the model is shown. OpenCode scales one down to what every provider takes, 15 MB in some seconds (measured);
+photographs are smaller."""
+
+DOCUMENT_BYTES = 20_000_000
+"""A PDF the model is shown: the strictest provider takes requests of 32 MB in base 64."""
+
+LOOK_BYTES = 64 << 10
+"""How much of a file's beginning and end is looked at to tell what it is."""
 
 NAME_BYTES = 120
 """A file name's length: file systems take 255, of which the name of a transcription or a temporary file needs some."""

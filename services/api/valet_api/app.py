@@ -5,6 +5,7 @@ import contextlib
 import resource
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import uvicorn
@@ -68,6 +69,8 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     replies: Replies
     objects: ObjectStore
     secret: bytes
+    spool: Path
+    """Where a long request lies until all of it is here; a folder of its service, not of memory as `/tmp` may be."""
 
 
 def application(parts: Parts) -> Litestar:
@@ -83,6 +86,7 @@ def application(parts: Parts) -> Litestar:
         "forks": Forks(parts.objects),
         "attached": Attachments(parts.objects, parts.store),
         "secret": parts.secret,
+        "spool": parts.spool,
     }
     return Litestar(
         route_handlers=[
@@ -151,6 +155,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         replies=Replies(pool),
         objects=open_store(own.config.objects, nc=nc),
         secret=own.secret,
+        spool=settings.data_dir,
     )
     await _serve_authenticate(nc, parts.authenticator)
     sweeping = asyncio.create_task(sweep(parts.replies))

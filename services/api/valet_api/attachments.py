@@ -10,7 +10,7 @@ from valet_protocol.events.facts import Attachment
 from valet_service import database
 from valet_service.object_store import ObjectNotFound, ObjectStore, ObjectStoreUnavailable, ObjectTooLarge
 
-from valet_api import limits
+from valet_api import limits, streams
 from valet_api.store import Store
 
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
@@ -110,15 +110,13 @@ class Attachments:
         known = await self._known(session_id, [attachment_id])
         if attachment_id not in known:
             raise _not_found(attachment_id)
-        content = self._objects.get(object_name(session_id, attachment_id))
         try:
-            # the first piece before the answer begins: what is wrong can still be said
-            first = await anext(content, b"")
+            content = await streams.begun(self._objects.get(object_name(session_id, attachment_id)))
         except ObjectNotFound as error:
             raise _not_found(attachment_id) from error
         except ObjectStoreUnavailable as error:
             raise _unavailable() from error
-        return known[attachment_id], _all(first, content)
+        return known[attachment_id], content
 
     async def copy(self, source: str, target: str, author: str) -> None:
         """Give a session all attachments of another one. A second time changes nothing."""
@@ -139,12 +137,6 @@ class Attachments:
             return await self._store.attachments(session_id, ids)
         except database.UNAVAILABLE as error:
             raise _unavailable() from error
-
-
-async def _all(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in rest:
-        yield piece
 
 
 def too_large() -> TooLarge:

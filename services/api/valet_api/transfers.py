@@ -3,6 +3,7 @@
 import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -65,23 +66,36 @@ class Export:
 class Import:
     """Reads an export whole, and only then makes a session of it: what is wrong with it leaves nothing behind."""
 
-    def __init__(self, ledger: Ledger, request: ImportEvents) -> None:
+    def __init__(self, ledger: Ledger, request: ImportEvents, spool: Path) -> None:
         self._ledger = ledger
         self._request = request
+        self._spool = spool
+        """Where a long one lies until all of it is here."""
 
     async def run(self, pieces: AsyncIterator[bytes]) -> SessionView:
         """The session. Raises `Unprocessable` naming a line, `TooLarge`, and what the ledger refuses with."""
-        with tempfile.SpooledTemporaryFile(max_size=limits.IMPORT_MEMORY, prefix="valet-import-") as file:
-            reader = imports.Reader()
-            total = 0
+        with tempfile.SpooledTemporaryFile(limits.IMPORT_MEMORY, prefix="import-", dir=str(self._spool)) as file:
+            source = await self._read(pieces, file)
+            file.seek(0)
+            return await self._send(file, source)
+
+    async def _read(self, pieces: AsyncIterator[bytes], file: IO[bytes]) -> str:
+        """All of it into the file; the session it is of."""
+        reader = imports.Reader()
+        total = 0
+        try:
             async for piece in pieces:
                 total += len(piece)
                 if total > limits.IMPORT_BYTES:
                     raise too_large()
                 await asyncio.to_thread(_write, file, reader.feed(piece))
             await asyncio.to_thread(_write, file, reader.end())
-            file.seek(0)
-            return await self._send(file, reader.source)
+        except OSError as error:
+            _log.error("import_not_stored", folder=str(self._spool), error=str(error))
+            raise Unavailable(
+                "import_not_stored", "There is no room for the file here at the moment; nothing was imported."
+            ) from error
+        return reader.source
 
     async def _send(self, file: IO[bytes], source: str) -> SessionView:
         request = msgspec.structs.replace(self._request, source_session=source)

@@ -233,11 +233,11 @@ async def test_killed_replicas_make_every_notification_once(buses: list[Bus], ou
     for round_ in range(6):
         bus = buses[round_ % 2]
         buses[(round_ + 1) % 2].start()  # the next one takes part before this one goes
-        storing = asyncio.create_task(session.add(*(event for _ in range(150) for event in session.turn())))
+        storing = asyncio.create_task(session.add(*(event for _ in range(80) for event in session.turn())))
         await asyncio.sleep(0.01 * round_)
         bus.end(signal.SIGKILL)
         await storing
-        total += 150
+        total += 80
     page_ids: list[str] = []
     await _until_stored(people, user, total)
     before: int | None = None

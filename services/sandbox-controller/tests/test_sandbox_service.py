@@ -16,7 +16,7 @@ from nats.aio.msg import Msg
 from nats.js.errors import NotFoundError
 from valet_protocol import codec, ids, subjects
 from valet_protocol.events.envelope import Data
-from valet_protocol.events.facts import SandboxReleaseRequested, SandboxRequested
+from valet_protocol.events.facts import EventImported, SandboxReleaseRequested, SandboxRequested
 from valet_protocol.events.sandbox import (
     SandboxFailed,
     SandboxHibernated,
@@ -254,6 +254,20 @@ async def test_a_newer_epoch_ends_the_older_sandbox_without_calling_it_lost(cont
     await ledger.append(SandboxReleaseRequested(epoch=2, reason="terminated"))
     data = await ledger.until(SandboxTerminated)
     assert sum(isinstance(each, SandboxProvisioning) for each in data) == 2
+
+
+async def test_a_runner_is_given_no_fact_from_before_its_sessions_first_request(controller, ledger: Ledger) -> None:
+    imported = EventImported(type="agent.turn_ended", version=1, time="2026-11-20T00:00:00Z", source_seq=1, data={})
+    for _ in range(3):
+        await ledger.append(imported)
+    await ledger.request()
+    await ledger.until(SandboxReady)
+    await ledger.request(epoch=2)
+    await ledger.until(SandboxReady, count=2)
+    js = ledger.nc.jetstream()
+    reading = await js.pull_subscribe_bind(subjects.runner_consumer(ledger.session), subjects.STREAM)
+    data = [codec.decode(message.data).data for message in await reading.fetch(2, timeout=5)]
+    assert [type(each) for each in data] == [SandboxRequested, SandboxRequested]
 
 
 @pytest.mark.parametrize("isolation", ["bwrap", "none"])

@@ -73,7 +73,8 @@ class Controller:
             record = await self._store.find(event.session_id)
             match event.data:
                 case SandboxRequested() as request:
-                    await self._act(event.session_id, plan.requested(record, request, now_ms=self._now_ms()))
+                    action = plan.requested(record, request, now_ms=self._now_ms())
+                    await self._act(event.session_id, action, seq=delivery.seq)
                 case SandboxReleaseRequested() as request:
                     await self._act(event.session_id, plan.release_requested(record, request))
                 case other:
@@ -122,13 +123,13 @@ class Controller:
         self._tasks[task] = session_id
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
-    async def _act(self, session_id: str, action: plan.Action) -> None:
+    async def _act(self, session_id: str, action: plan.Action, *, seq: int | None = None) -> None:
         match action:
             case plan.Start(request=request):
                 if action.replaces is not None:
                     self._watcher.unwatch(session_id)
                     await self._provider.terminate(action.replaces, grace=0)
-                await self._start(session_id, request)
+                await self._start(session_id, request, seq)
             case plan.Watch(record=record, announce=announce):
                 self._watcher.watch(record)
                 if announce:
@@ -140,7 +141,7 @@ class Controller:
             case plan.Ignore(reason=reason):
                 _log.info("request_ignored", session=session_id, reason=reason)
 
-    async def _start(self, session_id: str, request: SandboxRequested) -> None:
+    async def _start(self, session_id: str, request: SandboxRequested, seq: int | None) -> None:
         began = time.perf_counter()
         epoch = request.epoch
         self._announcer.queue(session_id, epoch, SandboxProvisioning(epoch=epoch, provider=self._provider.name))
@@ -148,7 +149,14 @@ class Controller:
         await asyncio.gather(
             self._store.save(record),
             self._provider.abandon(session_id),
-            ensure_consumer(self._nc, subjects.runner_consumer(session_id), [subjects.source(session_id, "fact")]),
+            ensure_consumer(
+                self._nc,
+                subjects.runner_consumer(session_id),
+                [subjects.source(session_id, "fact")],
+                # nothing before the first request is for a runner; of an imported session that may be a great deal
+                start=seq if epoch == 1 else None,
+                keep=True,
+            ),
         )
         try:
             ref = await self._provider.create(await self._spec(session_id, request))

@@ -32,15 +32,10 @@ def _add(story: Story, who: str, role: str) -> list[str]:
     return kinds(story.do(AddParticipant(session_id="S", user="ada", participant=who, role=role)))  # type: ignore[arg-type]
 
 
-def _link(story: Story, link_id: str = "l", role: str = "viewer", expires_ms: int | None = None) -> None:
+def _link(story: Story, link_id: str = "l", expires_ms: int | None = None) -> None:
     story.do(
         CreateShareLink(
-            session_id="S",
-            user="ada",
-            link_id=link_id,
-            token_sha256=link_id,
-            role=role,
-            expires_ms=expires_ms,  # type: ignore[arg-type]
+            session_id="S", user="ada", link_id=link_id, token_sha256=link_id, role="viewer", expires_ms=expires_ms
         )
     )
 
@@ -100,7 +95,7 @@ def test_a_role_can_be_changed_and_taken_and_given_up() -> None:
 
 def test_whoever_has_a_valid_link_may_join_and_a_higher_role_is_kept() -> None:
     story = ready()
-    _link(story, "l", "viewer", expires_ms=story.now + 1000)
+    _link(story, "l", expires_ms=story.now + 1000)
     _add(story, "bob", "collaborator")
     assert _join(story, "eve") == ["ParticipantAdded"]
     assert _join(story, "eve") == []
@@ -127,6 +122,15 @@ def test_a_revoked_link_ends_the_part_of_those_who_came_by_it_only() -> None:
         _join(story, "eve")
     with pytest.raises(Conflict):
         _link(story, "l")
+
+
+def test_a_ledger_that_dies_half_way_through_a_revocation_leaves_nobody_in() -> None:
+    story = ready()
+    _link(story, "l")
+    _join(story, "eve")
+    first, *_ = decide(story.state, RevokeShareLink(session_id="S", user="ada", link_id="l"), now_ms=1)
+    story.happen(first)
+    assert story.s.participants == ()
 
 
 def test_participants_and_links_are_bounded() -> None:

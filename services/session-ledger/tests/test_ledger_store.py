@@ -3,11 +3,12 @@
 from collections.abc import AsyncIterator
 
 import asyncpg
+import msgspec
 import pytest
 from valet_protocol.events import facts
 from valet_session_ledger.queries import load, migrations
 from valet_session_ledger.rows import Batch, EventRow, PartRow, Touched
-from valet_session_ledger.state import SessionState
+from valet_session_ledger.state import SessionState, unpack
 from valet_session_ledger.store import Store, open_store
 
 SHARDS = (0, 1)
@@ -89,3 +90,53 @@ async def test_a_snapshot_comes_back_as_it_was(store: Store) -> None:
 def test_the_statements_of_another_schema_touch_no_live_table() -> None:
     for text in (*load("scratch").by_name.values(), *migrations("scratch")):
         assert "ledger." not in text
+
+
+async def test_a_database_of_before_is_brought_up_to_date_with_its_rows(database_url: str) -> None:
+    first = next(text for text in migrations() if "CREATE TABLE ledger.sessions" in text)
+    connection = await asyncpg.connect(database_url)
+    await connection.execute("CREATE SCHEMA ledger")
+    await connection.execute(
+        "CREATE TABLE ledger.migrations (name text PRIMARY KEY, applied timestamptz DEFAULT now())"
+    )
+    await connection.execute(first)
+    await connection.execute("INSERT INTO ledger.migrations (name) VALUES ('0001_ledger.sql')")
+    await connection.execute(
+        "INSERT INTO ledger.prompts (session_id, first_seq, seq, prompt_id, channel, model, status, turn_id)"
+        " VALUES ('s', 1, 2, 'p', 'slack:x', 'm/x', 'dispatched', 't')"
+    )
+    await connection.execute(
+        "INSERT INTO ledger.turns (session_id, first_seq, seq, turn_id, prompt_id, status)"
+        " VALUES ('s', 2, 2, 't', 'p', 'running')"
+    )
+    pool, _ = await open_store(database_url)
+    turn = await connection.fetchrow("SELECT kind, channel, model FROM ledger.turns")
+    assert tuple(turn or ()) == ("prompt", "slack:x", "m/x")
+    assert await connection.fetchval("SELECT attachments::text FROM ledger.prompts") == "[]"
+    await pool.close()
+    await connection.close()
+
+
+def test_a_snapshot_of_before_is_read_with_what_it_lacks_at_rest() -> None:
+    old = {
+        "session_id": "s",
+        "owner": "ada",
+        "repo": None,
+        "branch": None,
+        "model": "m/x",
+        "given_title": "",
+        "title": "",
+        "policy": {"question_timeout_s": 60.0, "permissions": "ask"},
+        "created_ms": 1,
+        "phase": "ready",
+        "queue": [
+            {"prompt_id": "p", "content": "x", "model": "m/x", "author": "ada", "channel": "api", "mode": "queue"}
+        ],
+        "turn": {"turn_id": "t", "prompt_id": "p0", "started_epoch": 1},
+        "questions": [{"question_id": "q", "kind": "question", "questions": [], "due_ms": 9, "turn_id": "t"}],
+        "receipts": [{"prompt_id": "p", "digest": "d", "seq": 3}],
+    }
+    state = unpack(msgspec.msgpack.encode(old))
+    assert (state.queue[0].kind, state.policy.permission_default, state.participants) == ("prompt", "reject", ())
+    assert state.turn is not None
+    assert (state.turn.more, state.turn.interrupt_reason, state.asked) == ((), "person", "")

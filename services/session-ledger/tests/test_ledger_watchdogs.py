@@ -5,6 +5,7 @@ from valet_protocol.events import agent, facts, sandbox
 from valet_protocol.requests import AnswerQuestion, ChangePolicy
 from valet_session_ledger import limits
 from valet_session_ledger.react import is_at_rest, next_due
+from valet_session_ledger.react_permissions import matches
 from valet_session_ledger.story import Story, kinds, ready, running
 
 # -- permissions by rule ---------------------------------------------------------------------------------------
@@ -43,6 +44,27 @@ def test_the_last_rule_that_matches_counts_and_the_strictest_part_of_a_command(
 ) -> None:
     policy = _policy(("*", "*", "allow"), ("bash", "git push *", "ask"), ("bash", "git push --forc?", "deny"))
     assert _permission(running(policy=policy), *patterns) == answer
+
+
+@pytest.mark.parametrize(
+    ("wildcards", "text", "stands"),
+    [
+        ("*", "", True),
+        ("git push *", "git push", True),
+        ("git push *", "git pushed", False),
+        ("git push*", "git pushed", True),
+        ("a*b*c", "a.b.b.c", True),
+        ("a*b*c", "a.c", False),
+        ("ab*b", "ab", False),
+        ("*.py", "x/y.py", True),
+        ("?.py", "xy.py", False),
+        ("a[b]", "ab", False),
+        ("a\nb*", "a\nb\nc", True),
+        ("*a" * 50, "a" * 49 + "b" * 100_000, False),
+    ],
+)
+def test_wildcards_mean_what_they_mean_to_the_agent(wildcards: str, text: str, stands: bool) -> None:
+    assert matches(wildcards, text) is stands
 
 
 def test_what_no_rule_is_about_is_treated_as_the_session_says() -> None:
@@ -182,11 +204,15 @@ def test_a_runner_whose_clock_is_behind_is_not_taken_for_silent() -> None:
     story = ready()
     story.prompt()
     story.settle()
-    story.now -= 3_600_000
+    behind = 3_600_000
+    story.now -= behind
     story.start()
-    story.now += 3_600_000
-    assert story.settle() == []
-    assert next_due(story.s) == story.now + limits.SILENT_MS
+    for _ in range(60):
+        story.now += 10_000
+        story.runner(agent.StatusChanged(status="busy"))
+        story.now += behind
+        assert story.settle() == []
+        story.now -= behind
 
 
 def test_a_runner_that_never_begins_a_turn_is_replaced_and_the_turn_is_kept() -> None:

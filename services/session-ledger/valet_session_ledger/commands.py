@@ -141,7 +141,7 @@ class Commands:
 
     async def _decide(self, live: Live, command: Command) -> Effect:
         state = live.state
-        known = NOTHING if state is None else await self._known(state, command)
+        known = NOTHING if state is None else await self._known(live, state, command)
         decided = decide(state, command, now_ms=self._now_ms(), known=known)
         if not decided:
             assert state is not None
@@ -152,7 +152,7 @@ class Commands:
             live.appended = seq = await self._appender.append(event, seq)
         return Effect(live=live, seq=seq)
 
-    async def _known(self, state: SessionState, command: Command) -> Known:
+    async def _known(self, live: Live, state: SessionState, command: Command) -> Known:
         """What the read model adds: receipts the state may have forgotten, and the message a command is about."""
         session_id = command.session_id
         match command:
@@ -166,7 +166,7 @@ class Commands:
                 if receipt is None and len(state.command_receipts) >= limits.COMMAND_RECEIPTS:
                     receipt = await patiently(lambda: self._store.command_receipt(session_id, request_id))
                 if receipt is None and message_id is not None:
-                    await self._wait(self._projected, state.fact_seq)
+                    await self._wait(self._projected, live.last_seq)
                     target = await patiently(lambda: self._store.message_target(session_id, message_id))
                 return Known(command=receipt, target=target)
             case _:

@@ -38,6 +38,12 @@ def check_policy(policy: facts.SessionPolicy) -> None:
         raise Unprocessable(
             "too_many_rules", f"A session has at most {limits.POLICY_RULES} permission rules; use wildcards."
         )
+    if any(
+        len(rule.permission) + len(rule.pattern) > limits.POLICY_RULE_CHARACTERS for rule in policy.permission_rules
+    ):
+        raise Unprocessable(
+            "rule_too_long", f"A permission rule has at most {limits.POLICY_RULE_CHARACTERS} characters; use wildcards."
+        )
     if policy.question_timeout_s < 0 or policy.permission_timeout_s < 0:
         raise Unprocessable("bad_timeout", "A time-out is a number of seconds, 0 or more.")
 

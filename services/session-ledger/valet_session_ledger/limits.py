@@ -111,6 +111,9 @@ SHARE_LINKS = 50
 POLICY_RULES = 200
 """Permission rules of one session: each permission is held against all of them."""
 
+POLICY_RULE_CHARACTERS = 1000
+"""Of one permission rule: a path, or the beginning of a command. All rules are part of the session's snapshot."""
+
 LATE_QUESTION_CHARACTERS = 4_000
 """Of each question and each answer in the prompt that answers a question of a lost turn: enough to know it again."""
 

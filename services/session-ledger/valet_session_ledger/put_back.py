@@ -183,7 +183,7 @@ class PutBack:
             session_id: str = row["session_id"]
             name = subjects.runner_consumer(session_id)
             try:
-                await ensure_consumer(self._nc, name, [subjects.source(session_id, "fact")])
+                await ensure_consumer(self._nc, name, [subjects.source(session_id, "fact")], keep=True)
             except _AWAY as error:
                 # its sandbox's next start makes it
                 _log.warning("consumer_not_made", session=session_id, error=str(error) or type(error).__name__)

@@ -1,13 +1,12 @@
 """What the ledger answers by itself, and what becomes of answers that come too late for their turn. Pure."""
 
-import re
-
 from valet_protocol.events import facts
 from valet_protocol.events.agent import Question
 from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.ids import derived_id
 
 from valet_session_ledger import limits
+from valet_session_ledger.react_permissions import verdict_on
 from valet_session_ledger.state import LateAnswer, OpenQuestion, SessionState
 
 
@@ -15,7 +14,7 @@ def answered(state: SessionState, now_ms: int) -> list[facts.QuestionAnswered]:
     """Permissions the policy decides, and defaults that are due."""
     decided: list[facts.QuestionAnswered] = []
     for question in state.questions:
-        verdict = "ask" if question.kind == "question" else by_policy(state.policy, question)
+        verdict = "ask" if question.kind == "question" else verdict_on(state.policy, question)
         if verdict != "ask":
             answer = "once" if verdict == "allow" else "reject"
             decided.append(
@@ -30,26 +29,6 @@ def answered(state: SessionState, now_ms: int) -> list[facts.QuestionAnswered]:
                 )
             )
     return decided
-
-
-def by_policy(policy: SessionPolicy, permission: OpenQuestion) -> str:
-    """`allow`, `deny` or `ask`. The strictest verdict on any of its patterns counts: a shell command comes as its
-    parts, and one that is refused must not pass because another one is not."""
-    verdicts = {_verdict(policy, permission.permission, pattern) for pattern in permission.patterns or ("",)}
-    return next(verdict for verdict in ("deny", "ask", "allow") if verdict in verdicts)
-
-
-def _verdict(policy: SessionPolicy, permission: str, pattern: str) -> str:
-    for rule in reversed(policy.permission_rules):
-        if _matches(rule.permission, permission) and _matches(rule.pattern, pattern):
-            return rule.action
-    return "allow" if policy.permissions == "auto-approve" else "ask"
-
-
-def _matches(wildcards: str, text: str) -> bool:
-    """Whether a text is what `*` (anything) and `?` (one character) stand for; all else stands for itself."""
-    pattern = re.escape(wildcards).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(pattern, text, re.DOTALL) is not None
 
 
 def _default(question: OpenQuestion, policy: SessionPolicy) -> list[list[str]]:

@@ -106,15 +106,16 @@ class Runner:
     async def prompt_for_ever(self, endpoint: Endpoint, after: float) -> None:
         """Be prompted again and again."""
         await asyncio.sleep(after)
-        async with wire.Kept(endpoint) as api:
-            number = 0
-            while True:
-                number += 1
-                self._ended.clear()
-                body = msgspec.json.encode({"content": f"prompt {number}: go on with what you were doing"})
+        number = 0
+        while True:
+            number += 1
+            self._ended.clear()
+            body = msgspec.json.encode({"content": f"prompt {number}: go on with what you were doing"})
+            # a turn is longer than the api keeps a connection on which nothing comes
+            async with wire.Kept(endpoint) as api:
                 await api.post(f"/api/sessions/{self.session_id}/messages", body)
-                await self._ended.wait()
-                await asyncio.sleep(1.0)
+            await self._ended.wait()
+            await asyncio.sleep(1.0)
 
     async def _connect(self, reconnect: bool) -> Client:
         return await broker.connect(
@@ -248,30 +249,33 @@ async def _main(commands: Commands) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     account = key_from_seed(setup.account_seed)
     endpoint = Endpoint(url=setup.url, token=setup.token)
-    prompting: set[asyncio.Task[None]] = set()
+    prompting: list[asyncio.Task[None]] = []
+    everybody: list[Runner] = []  # so that idle ones live on
     operator = await broker.connect(setup.nats_url, name="bench-operator", creds=setup.creds)
 
     async def connect() -> Client:
         return await broker.connect(setup.nats_url, name="bench-sandboxes", creds=setup.creds, reconnect=False)
 
-    async with Outbox(connect) as announcements, wire.Kept(endpoint) as api:
+    async with Outbox(connect) as announcements:
         report(Started())
         while order := await commands.next(Add):
             began = time.monotonic()
             runners: list[Runner] = []
             starting: list[asyncio.Task[None]] = []
-            for _ in range(order.idle + order.streaming):
-                view = msgspec.json.decode(await api.post("/api/sessions", b"{}"), type=SessionView)
-                runners.append(Runner(setup, account, view.id))
-                starting.append(asyncio.create_task(runners[-1].start(operator, announcements)))
-                if len(starting) >= limits.LOAD_STARTS:
-                    await starting.pop(0)
+            async with wire.Kept(endpoint) as api:
+                for _ in range(order.idle + order.streaming):
+                    view = msgspec.json.decode(await api.post("/api/sessions", b"{}"), type=SessionView)
+                    runners.append(Runner(setup, account, view.id))
+                    starting.append(asyncio.create_task(runners[-1].start(operator, announcements)))
+                    if len(starting) >= limits.LOAD_STARTS:
+                        await starting.pop(0)
             await asyncio.gather(*starting)
             streaming = runners[: order.streaming]
             for number, runner in enumerate(streaming):
                 # one after the other, so that their turns do not begin together
                 after = 2 * setup.message_seconds * number / len(streaming)
-                prompting.add(asyncio.create_task(runner.prompt_for_ever(endpoint, after)))
+                prompting.append(asyncio.create_task(runner.prompt_for_ever(endpoint, after)))
+            everybody += runners
             report(Added(streaming=[one.session_id for one in streaming], seconds=time.monotonic() - began))
             for task in prompting:
                 if task.done():

@@ -1,6 +1,6 @@
 """The report of a load run as Markdown: for the terminal and for docs/performance.md. Pure.
 
-python -m valet_local.bench.load_table REPORT.json
+python -m valet_local.bench.load_table REPORT.json [PAGE]       or into that page
 """
 
 import sys
@@ -8,7 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from valet_local.bench import marked
 from valet_local.bench.load import LoadReport, Step
+
+MARK = "figures of valet bench load"
+"""Of the place in docs/performance.md."""
 
 
 def markdown(report: LoadReport) -> str:
@@ -52,4 +56,8 @@ def _usage(step: Step, names: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=LoadReport)))
+    _report = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=LoadReport)
+    if len(sys.argv) > 2:
+        marked.renew(Path(sys.argv[2]), MARK, markdown(_report))
+    else:
+        print(markdown(_report))

@@ -88,6 +88,16 @@ class Api:
         status, answer, _ = await self.ask("GET", path, **query)
         return answer if status == 200 else None
 
+    async def read_all(self, path: str) -> list[dict[str, Any]]:
+        """The items of every page."""
+        items: list[dict[str, Any]] = []
+        after: int | None = 0
+        while after is not None:
+            page = await self.read(path, after=after) or {}
+            items += page.get("items", [])
+            after = page.get("next")
+        return items
+
 
 def _json(response: httpx.Response) -> dict[str, Any]:
     try:

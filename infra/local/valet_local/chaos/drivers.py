@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
-from typing import Any, cast
+from typing import cast
 
 from valet_local.chaos import limits, plan
 from valet_local.chaos.api import Api
@@ -146,10 +146,10 @@ class People:
         await self._api.act("abort", session_id, client, "POST", "/abort")
 
     async def _revert(self, act: Act, session_id: str, client: str) -> None:
-        page = await self._api.read(f"/api/sessions/{session_id}/messages", limit=200) or {}
-        mine = [message for message in page.get("items", []) if message.get("role") == "user"][-3:]
+        messages = await self._api.read_all(f"/api/sessions/{session_id}/messages")
+        mine = [message for message in messages if message.get("role") == "user"][-3:]
         if mine:
-            message: dict[str, Any] = mine[act.choice % len(mine)]
+            message = mine[act.choice % len(mine)]
             await self._between_turns("revert", session_id, client, {"message_id": message["id"]})
 
     async def _unrevert(self, act: Act, session_id: str, client: str) -> None:

@@ -65,8 +65,9 @@ PROBE_EVERY = 0.2
 PROBE_TIMEOUT = 8.0
 """One attempt of a probe."""
 
-RECOVERY_MOST = 90.0
-"""A part that does not answer by then is not waited for any longer: that is a violation."""
+RECOVERY_MOST = 180.0
+"""A part that does not answer by then is not waited for any longer: that is a violation. Far above every target: on a
+machine that is busy with something else an agent alone may take a minute to start."""
 
 SERVICE_TARGET = 5.0
 """Kill of a service → it answers usefully."""
@@ -108,5 +109,5 @@ READ_LOG = 30.0
 POLL = 0.1
 """Between two looks at something that another process changes."""
 
-BETWEEN_TURNS = 4
-"""How often something that is possible between two turns only is tried, a second apart."""
+BETWEEN_TURNS = 15
+"""How often something that is possible between two turns only is tried, a second apart: longer than two turns take."""

@@ -1,6 +1,6 @@
 """A report as text: what the command shows, and the tables of docs/reliability.md. Pure.
 
-python -m valet_local.chaos.page REPORT.json       the tables in Markdown, for that page
+python -m valet_local.chaos.page REPORT.json [PAGE]       the tables in Markdown, or into that page
 """
 
 import sys
@@ -8,7 +8,11 @@ from pathlib import Path
 
 import msgspec
 
+from valet_local.bench import marked
 from valet_local.chaos.report import ChaosReport, Recovery
+
+MARK = "figures of valet chaos"
+"""Of the place in docs/reliability.md."""
 
 
 def summary(made: ChaosReport) -> str:
@@ -75,4 +79,8 @@ def markdown(made: ChaosReport) -> str:
 
 
 if __name__ == "__main__":
-    print(markdown(msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ChaosReport)))
+    _made = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=ChaosReport)
+    if len(sys.argv) > 2:
+        marked.renew(Path(sys.argv[2]), MARK, markdown(_made))
+    else:
+        print(markdown(_made))

@@ -119,7 +119,7 @@ def _acts(chance: random.Random, seconds: float, session: int, client: int) -> I
 
 
 def _forks(chance: random.Random, seconds: float, sessions: int) -> Iterator[Act]:
-    for _ in range(min(limits.FORKS, sessions)):
+    for _ in range(min(limits.FORKS, sessions // 2)):
         at = chance.uniform(0.3, 0.7) * seconds
         yield Act(
             at=round(at, 3),

@@ -251,13 +251,8 @@ class _Run:
         )
 
     async def _prompts(self, session_id: str) -> dict[str, str]:
-        found: dict[str, str] = {}
-        after: int | None = 0
-        while after is not None:
-            page = await self._api.read(f"/api/sessions/{session_id}/prompts", after=after) or {}
-            found |= {str(item["prompt_id"]): str(item["status"]) for item in page.get("items", [])}
-            after = page.get("next")
-        return found
+        items = await self._api.read_all(f"/api/sessions/{session_id}/prompts")
+        return {str(item["prompt_id"]): str(item["status"]) for item in items}
 
 
 def _unrest(view: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Files for the agent: upload, download."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -14,7 +13,7 @@ from valet_protocol.events.facts import Attachment
 from valet_protocol.ids import derived_id, new_id
 from valet_protocol.requests import GetSession, SessionView
 
-from valet_api import limits
+from valet_api import limits, streams
 from valet_api.attachments import ANYTHING, Attachments, clean_mime, clean_name, disposition, too_large
 from valet_api.auth import signed_in
 from valet_api.ledger import Ledger
@@ -60,17 +59,11 @@ async def add_attachment(
         derived_id("attachment", session_id, request.user.user, idempotency_key) if idempotency_key else new_id(),
         called,
         clean_mime(request.headers.get("content-type", ""), called),
-        _pieces(request),
+        streams.body_of(request),
         request.user.user,
     )
     place = f"/api/sessions/{session_id}/attachments/{attachment.attachment_id}"
     return Response(attachment, status_code=201, headers={"Location": place})
-
-
-async def _pieces(request: Asking) -> AsyncIterator[bytes]:
-    async for piece in request.stream():
-        if piece:
-            yield piece
 
 
 @get(

@@ -1,7 +1,7 @@
 """Sessions made from sessions: fork, export, import."""
 
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any
 
 from litestar import Response, Router, get, post
@@ -15,7 +15,7 @@ from litestar.response import Stream
 from valet_protocol.ids import derived_id, new_id
 from valet_protocol.requests import ForkPlan, ForkSession, GetSession, ImportEvents, PlanFork, SessionView
 
-from valet_api import limits, transfers
+from valet_api import limits, streams, transfers
 from valet_api.attachments import Attachments
 from valet_api.auth import signed_in
 from valet_api.forks import Forks
@@ -91,16 +91,9 @@ async def fork_session(
 async def export_session(request: Asking, ledger: Ledger, session_id: SessionId) -> Stream:
     """Everything that happened, as JSON lines. Files of attachments and saved work are not in it."""
     view = await ledger.ask(GetSession(session_id=session_id, user=request.user.user), SessionView)
-    lines = transfers.Export(ledger, session_id, view.seq).lines()
-    first = await anext(lines, b"")  # what is wrong is said before the answer begins
+    lines = await streams.begun(transfers.Export(ledger, session_id, view.seq).lines())
     headers = {"Content-Disposition": f'attachment; filename="{session_id}.jsonl"'}
-    return Stream(_all(first, lines), media_type=LINES, headers=headers)
-
-
-async def _all(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    yield first
-    async for piece in rest:
-        yield piece
+    return Stream(lines, media_type=LINES, headers=headers)
 
 
 def lines_only(connection: ASGIConnection[Any, Any, Any, Any], _: BaseRouteHandler) -> None:
@@ -131,6 +124,7 @@ class _Lines(Operation):
 async def import_session(
     request: Asking,
     ledger: Ledger,
+    spool: Path,
     title: Annotated[
         str | None,
         Parameter(description="None: the source's.", max_length=limits.TITLE_CHARACTERS),
@@ -152,13 +146,7 @@ async def import_session(
         last=False,
         idempotency_key=idempotency_key,
     )
-    return _made(await transfers.Import(ledger, asked).run(_pieces(request)))
-
-
-async def _pieces(request: Asking) -> AsyncIterator[bytes]:
-    async for piece in request.stream():
-        if piece:
-            yield piece
+    return _made(await transfers.Import(ledger, asked, spool).run(streams.body_of(request)))
 
 
 def _made(view: SessionView) -> Response[SessionView]:
