@@ -30,6 +30,8 @@ class Opencode:
 
     def kill(self) -> None: ...
 
+    async def apply(self, policy: facts.SessionPolicy) -> None: ...
+
     async def session(self, session: str) -> frames.Session | None:
         return frames.Session(id=session)
 

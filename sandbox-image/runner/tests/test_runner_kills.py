@@ -1,6 +1,5 @@
 """Claims about OpenCode and the runner being killed in the middle of what a session can do beside a plain prompt."""
 
-import asyncio
 import os
 import signal
 from collections.abc import AsyncIterator, Callable
@@ -30,12 +29,13 @@ class Session:
     async def kill_opencode(self) -> None:
         os.kill(self.runner.opencode(), signal.SIGKILL)
 
-    async def next_epoch(self) -> None:
-        """Kill the runner, have every fact come again, and start its successor."""
+    async def next_epoch(self, *, again: bool) -> None:
+        """Kill the runner and start its successor; `again`: every fact comes once more."""
         opencode = self.runner.opencode()
         self.runner.end(signal.SIGKILL)
         await condition(lambda: not Path(f"/proc/{opencode}").exists())
-        await self.log.deliver_again()
+        if again:
+            await self.log.deliver_again()
         self.runner = Runner(msgspec.structs.replace(self.runner.spec, epoch=self.runner.spec.epoch + 1), self._folder)
         mark = len(self.log.events)
         self.runner.start()
@@ -115,16 +115,16 @@ async def test_after_a_killed_runner_all_facts_come_again_and_nothing_is_done_tw
     assert file.read_text() == "one"
     await session.log.command("unrevert", channel="test:twice")
     assert file.read_text() == "two"
-    fresh = await session.log.command("new_conversation", channel="test:twice")
-    counted = await session.log.dispatch("count prompts", channel="test:twice")
+    fresh = await session.log.command("new_conversation", channel="test:fresh")
+    counted = await session.log.dispatch("count prompts", channel="test:fresh")
     await session.ended(counted)
     assert session.texts(counted) == ["scripted-1 sees 1 prompts."]
-    running = await session.log.dispatch("slow 2000 words", channel="test:twice")
+    running = await session.log.dispatch("slow 2000 words", channel="test:fresh")
     await session.log.until(Delta, turn=running)
     prompt = await session.log.steer(running, "say steered")
     await session.log.until(agent.PromptTaken, lambda taken: taken.prompt_id == prompt)
     mark = len(session.log.events)
-    await session.next_epoch()
+    await session.next_epoch(again=True)
     ended = await session.ended(running, after=mark)
     assert (ended.status, ended.error and ended.error.name) == ("interrupted", "runner_lost")
     again = await session.log.until(
@@ -132,7 +132,7 @@ async def test_after_a_killed_runner_all_facts_come_again_and_nothing_is_done_tw
     )
     assert again.data == fresh.data
     assert file.read_text() == "two"
-    last = await session.log.dispatch("count prompts", channel="test:twice")
+    last = await session.log.dispatch("count prompts", channel="test:fresh")
     await session.ended(last)
     # the conversation of before: the count, the slow words, the steering prompt, and this
     assert session.texts(last) == ["scripted-1 sees 4 prompts."]
@@ -140,14 +140,16 @@ async def test_after_a_killed_runner_all_facts_come_again_and_nothing_is_done_tw
 
 async def test_a_runner_is_told_the_policy_when_it_attaches(session: Session) -> None:
     session.log.policy = facts.SessionPolicy(permissions="ask")
-    await session.next_epoch()
+    await session.next_epoch(again=False)
     turn = await session.log.dispatch("bash true")
     asked = await session.log.until(agent.QuestionAsked, turn=turn)
     assert asked.data.permission == "bash"
     await session.log.append(facts.TurnInterruptRequested(turn_id=turn, by="u"))
     await session.ended(turn)
-    below = await session.log.dispatch("task bash true")
+    below = await session.log.dispatch("task bash true")  # sub-agents get no rules from their parents
+    asked = await session.log.until(agent.QuestionAsked, lambda asked: asked.permission == "task", turn=below)
+    once = facts.QuestionAnswered(question_id=asked.data.question_id, answers=[["once"]], answered_by="person")
+    await session.log.append(once)
     asked = await session.log.until(agent.QuestionAsked, lambda asked: asked.permission == "bash", turn=below)
     await session.log.append(facts.TurnInterruptRequested(turn_id=below, by="u"))
     await session.ended(below)
-    await asyncio.sleep(0)

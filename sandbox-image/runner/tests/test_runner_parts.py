@@ -1,8 +1,10 @@
 """Claims about the runner's small pure parts."""
 
+import msgspec
 import pytest
 from valet_protocol.events import agent
 from valet_protocol.events.delta import Delta
+from valet_protocol.events.facts import PermissionRule, SessionPolicy
 from valet_protocol.sandbox_spec import ProviderSpec, RunnerSpec
 from valet_runner import git_state, limits, message_ids, opencode_config, relay
 from valet_runner.bridge_state import Chunk, Item
@@ -143,7 +145,7 @@ def test_no_key_and_no_token_is_in_what_opencode_is_told() -> None:
         opencode="/o",
         path="/bin",
     )
-    told = opencode_config.config(spec, relay_port=1234).decode()
+    told = opencode_config.config(spec, relay_port=1234, policy=SessionPolicy()).decode()
     environ = opencode_config.environment(spec, config_file="/c", plugin_dir="/d", password="PASSWORD", relay_port=1234)
     for secret in ("TOKEN", "CREDS"):
         assert secret not in told + str(environ)
@@ -159,3 +161,40 @@ def test_a_turns_message_id_is_found_by_its_end() -> None:
     assert message_ids.belongs_to(later, "01TURN")
     assert not message_ids.belongs_to(first, "01OTHER")
     assert message_ids.user_message_id("01TURN", 0, newest=later) > later
+
+
+def test_sub_agents_are_asked_as_the_policy_says() -> None:
+    spec = RunnerSpec(
+        session_id="s",
+        epoch=1,
+        nats_creds="",
+        portal_socket="/p",
+        portal_token="",
+        workspace="/w",
+        home="/h",
+        repo=None,
+        branch=None,
+        model="a/m",
+        providers=[],
+        opencode="/o",
+        path="/bin",
+    )
+
+    def permission(policy: SessionPolicy) -> dict[str, object]:
+        return msgspec.json.decode(opencode_config.config(spec, relay_port=1, policy=policy))["permission"]
+
+    assert permission(SessionPolicy()) == {"question": "allow"}
+    rules = [
+        PermissionRule(permission="bash", pattern="git *", action="allow"),
+        PermissionRule(permission="edit", action="deny"),
+        PermissionRule(permission="webfetch", pattern="https://*", action="deny"),
+        PermissionRule(permission="bash", pattern="git push *", action="deny"),
+    ]
+    told = permission(SessionPolicy(permissions="ask", permission_rules=rules))
+    assert list(told.items()) == [  # the order counts
+        ("*", "ask"),
+        ("edit", "deny"),
+        ("webfetch", "ask"),
+        ("bash", {"git *": "allow", "git push *": "deny"}),
+        ("question", "allow"),
+    ]

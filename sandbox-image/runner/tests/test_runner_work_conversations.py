@@ -201,7 +201,7 @@ async def check_without_repository(sandbox: Sandbox) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def second(make: Make, first: Story) -> AsyncIterator[Sandbox]:
-    sandbox = make()
+    sandbox = make(workspace=first.folder)  # as in real sandboxes, it lies where it did
     await sandbox.boot(base=first.saved.work.base_commit, restores=True)
     await sandbox.start()
     try:

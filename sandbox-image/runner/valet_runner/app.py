@@ -122,6 +122,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         try:
             client = await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
             restored = await _restore(work, attached.work, publisher) if attached.work else None
+            await process.apply(attached.policy)
             await client.statuses()  # OpenCode takes the workspace in with the first question about it
         except (OpencodeFailed, OpencodeUnavailable, OpencodeRefused) as error:
             await _boot_failed(publisher, agent.BootFailed(stage="opencode", detail=str(error)))

@@ -81,6 +81,7 @@ class Bridge:
             now_ms=now_ms,
             clock=clock,
         )
+        self._started = ""
         self._taken: dict[str, Taken] = {}
 
     # -- from OpenCode
@@ -133,16 +134,14 @@ class Bridge:
             return False
         self._course.begin(Turn(fact=fact, began=self._course.clock()))
         until = self._course.clock() + limits.READY_TIMEOUT
-        started = False
         while True:
             try:
-                await self._start(fact, again=again, started=started)
+                await self._start(fact, again=again)
             except OpencodeUnavailable as error:
                 turn = self._course.current
                 untouched = turn is not None and turn.turn_id == fact.turn_id and not turn.user_message
                 if untouched and self._course.clock() < until:  # OpenCode has just died, and had nothing of it
                     _log.info("dispatch_repeats", turn=fact.turn_id, error=str(error))
-                    started = True
                     await asyncio.sleep(limits.RESTART_WAIT)
                     continue
                 await self._course.not_taken(fact.turn_id, error)
@@ -153,9 +152,10 @@ class Bridge:
                 await self._course.not_taken(fact.turn_id, error)
             return True
 
-    async def _start(self, fact: facts.TurnDispatched, *, again: bool, started: bool) -> None:
-        """Everything between the dispatch and OpenCode's having the prompt. `started`: `turn_started` was said."""
+    async def _start(self, fact: facts.TurnDispatched, *, again: bool) -> None:
+        """Everything between the dispatch and OpenCode's having the prompt. May be tried again until it is there."""
         course = self._course
+        await self._process.apply(self._policy)
         client = await self._process.client(limits.READY_TIMEOUT)
         session = await self._conversations.resume(client, fact.channel)
         names = self._conversations.names_session(fact.channel)
@@ -163,7 +163,8 @@ class Bridge:
             turn_state.of_conversation(course.state, session, names_session=names), "~"
         )
         said = agent.TurnStarted(turn_id=fact.turn_id, prompt_id=fact.prompt_id, opencode_session=session.id)
-        stored = None if started else course.say([said])
+        stored = None if self._started == fact.turn_id else course.say([said])
+        self._started = fact.turn_id
         if (cut := await self._cut(client, fact, again)) and (turn := course.current):
             await course.finish(msgspec.structs.replace(turn, lost=True, failure=cut), "interrupted")
             return

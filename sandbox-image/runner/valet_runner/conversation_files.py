@@ -97,6 +97,8 @@ async def put_back(spec: RunnerSpec, file: Path, session: str) -> None:
     for name in ("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_SERVER_PASSWORD"):
         del environ[name]
     environ["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
+    # it leaves a lock of its own behind when it ends, for which the server would wait with its first answer (measured)
+    environ["XDG_STATE_HOME"] = str(file.parent / "state")
     try:
         done = await processes.run(
             spec.opencode,

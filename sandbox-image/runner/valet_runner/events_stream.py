@@ -84,6 +84,8 @@ async def read(client: OpencodeClient) -> AsyncGenerator[frames.Shape, None]:
                 return
             for line in lines.feed(body.feed(data) if chunked else data):
                 frame = _decode(line)
+                if isinstance(frame, frames.Disposed):
+                    return  # the connection stays, and is silent (measured)
                 if frame is not None:
                     yield frame
     except (OSError, TimeoutError, ValueError) as error:

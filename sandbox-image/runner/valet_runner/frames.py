@@ -300,8 +300,13 @@ class Connected(Shape, frozen=True, kw_only=True):
     """`server.connected`: the stream has begun; what happened before it was not seen."""
 
 
+class Disposed(Shape, frozen=True, kw_only=True):
+    """`server.instance.disposed`: OpenCode forgot the workspace; this stream tells nothing any more, a new one does."""
+
+
 _SHAPES: dict[str, type[Shape]] = {
     "server.connected": Connected,
+    "server.instance.disposed": Disposed,
     "session.created": SessionSeen,
     "session.updated": SessionSeen,
     "message.updated": MessageUpdated,

@@ -60,6 +60,8 @@ class Objects:
         return Fetched(bytes=size, sha256=digest.hexdigest())
 
     def _client(self) -> httpx.AsyncClient:
+        if not self._socket_path:
+            raise ObjectRefused(httpx.codes.SERVICE_UNAVAILABLE, "this sandbox has no portal, and so no object store")
         # one connection for each object: there are two or three in a turn, and the portal may restart between them
         return httpx.AsyncClient(
             transport=httpx.AsyncHTTPTransport(uds=self._socket_path),

@@ -181,6 +181,11 @@ class OpencodeClient:
         """Permission rules that count from the conversation's next run on, over all it has had."""
         await self._call("PATCH", f"/session/{session}", body=msgspec.json.encode({"permission": rules}))
 
+    async def dispose(self) -> None:
+        """Have OpenCode forget the workspace and read its configuration again with the next question about it. What
+        runs is aborted, and the stream of events ends."""
+        await self._call("POST", "/instance/dispose", timeout=limits.PROMPT_TIMEOUT)
+
     async def abort(self, session: str) -> None:
         """Stop what runs; fine when nothing does."""
         await self._call("POST", f"/session/{session}/abort")

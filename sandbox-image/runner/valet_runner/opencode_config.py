@@ -5,13 +5,19 @@ portal adds the real key. What the agent's shell can see is said in this package
 """
 
 import msgspec
+from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.sandbox_spec import ModelSpec, ProviderSpec, RunnerSpec
+
+from valet_runner import permissions
+
+_PLAIN = frozenset({"todowrite", "question", "webfetch", "websearch", "doom_loop"})
+"""Kinds of permission that take an action and no patterns (OpenCode's own schema of its configuration)."""
 
 PLACEHOLDER_KEY = "portal"
 """OpenCode insists on a key; the relay replaces it."""
 
 
-def config(spec: RunnerSpec, *, relay_port: int) -> bytes:
+def config(spec: RunnerSpec, *, relay_port: int, policy: SessionPolicy) -> bytes:
     """`opencode.json` (bytes of JSON). Measured: without `enabled_providers` OpenCode adds one of its own; without
     `small_model` titles are asked of a model that is not there."""
     return msgspec.json.encode(
@@ -23,8 +29,7 @@ def config(spec: RunnerSpec, *, relay_port: int) -> bytes:
             "provider": {provider.id: _provider(provider, relay_port) for provider in spec.providers},
             "autoupdate": False,
             "share": "disabled",
-            # the question tool is off for agents of the user's own unless allowed
-            "permission": {"question": "allow"},
+            "permission": _permission(policy),
         }
     )
 
@@ -68,6 +73,32 @@ def proxy_environment(relay_port: int) -> dict[str, str]:
     proxy, none = f"http://127.0.0.1:{relay_port}", "127.0.0.1,localhost,::1"
     names = ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy")
     return dict.fromkeys(names, proxy) | {"NO_PROXY": none, "no_proxy": none}
+
+
+def _permission(policy: SessionPolicy) -> dict[str, object]:
+    """The policy for conversations that have no rules of their own: those of sub-agents, which get from their parents
+    only what is denied (measured). The question tool is off for agents of the user's own unless allowed.
+
+    What is allowed is left to OpenCode's defaults, which allow all but what leads out of the workspace; that asks, and
+    the platform answers by policy.
+    """
+    rules = permissions.rules(policy)
+    if rules[0].action == "allow":
+        rules = rules[1:]
+    nested: dict[str, dict[str, str]] = {}
+    for rule in rules:  # the last that matches counts, so a kind that comes again goes to the end
+        patterns = nested.pop(rule.permission, {})
+        patterns.pop(rule.pattern, None)
+        nested[rule.permission] = {**patterns, rule.pattern: rule.action}
+    return {permission: _patterns(permission, patterns) for permission, patterns in nested.items()}
+
+
+def _patterns(permission: str, patterns: dict[str, str]) -> str | dict[str, str]:
+    """Some kinds take no patterns, and OpenCode refuses its whole configuration where they get some: what is asked then
+    instead, the platform answers by the exact rule."""
+    if list(patterns) == ["*"]:
+        return patterns["*"]
+    return "ask" if permission in _PLAIN else patterns
 
 
 def _provider(provider: ProviderSpec, relay_port: int) -> dict[str, object]:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from importlib import resources
 from pathlib import Path
 
+from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_service import logs
 
@@ -37,6 +38,7 @@ class OpencodeProcess:
         self._process: asyncio.subprocess.Process | None = None
         self._last_words: deque[bytes] = deque()
         self._failed: OpencodeFailed | None = None
+        self._policy = SessionPolicy()
         self.version = ""
         self.ended: Callable[[str], Awaitable[None]] | None = None
         self.healthy: Callable[[bool], Awaitable[None]] | None = None
@@ -54,6 +56,22 @@ class OpencodeProcess:
             raise self._failed
         assert self._client
         return self._client
+
+    async def apply(self, policy: SessionPolicy) -> None:
+        """Have OpenCode's configuration say what the policy says. Call it between turns: OpenCode takes the workspace
+        in anew, and what runs would be aborted. Raises what the client raises."""
+        if policy == self._policy:
+            return
+        client = await self.client(limits.READY_TIMEOUT)
+        old, self._policy = self._policy, policy
+        if self._config() == opencode_config.config(self._spec, relay_port=self._relay_port or 0, policy=old):
+            return
+        try:
+            _write_config(self._config_dir, self._config())
+            await client.dispose()
+        except (OpencodeUnavailable, OpencodeRefused):
+            self._policy = old
+            raise
 
     def kill(self) -> None:
         """End it at once, with everything it started; `run` starts another."""
@@ -94,9 +112,7 @@ class OpencodeProcess:
             await self._stop()
 
     async def _start(self) -> None:
-        home = Path(self._spec.home)
-        config_dir = home / ".config" / "valet-opencode"
-        config_file = _write_config(config_dir, opencode_config.config(self._spec, relay_port=self._relay_port or 0))
+        config_file = _write_config(self._config_dir, self._config())
         password = secrets.token_urlsafe(24)
         self._last_words.clear()
         try:
@@ -110,12 +126,12 @@ class OpencodeProcess:
                 env=opencode_config.environment(
                     self._spec,
                     config_file=str(config_file),
-                    plugin_dir=str(config_dir),
+                    plugin_dir=str(self._config_dir),
                     password=password,
                     relay_port=self._relay_port,
                 ),
                 # not the workspace: its clone may still be running, and OpenCode would look at it half done
-                cwd=str(home),
+                cwd=self._spec.home,
                 stderr=asyncio.subprocess.STDOUT,
             )
         except OSError as error:
@@ -133,6 +149,13 @@ class OpencodeProcess:
         self.version = (await client.health()).version
         self._client = client
         self._ready.set()
+
+    @property
+    def _config_dir(self) -> Path:
+        return Path(self._spec.home) / ".config" / "valet-opencode"
+
+    def _config(self) -> bytes:
+        return opencode_config.config(self._spec, relay_port=self._relay_port or 0, policy=self._policy)
 
     async def _listening(self) -> str:
         assert self._process

@@ -54,6 +54,7 @@ class Snapshots:
         self._folder = spec.workspace
         self._env = env
         self._own = Path(spec.home) / ".valet" / "snapshots.git"
+        self._kept: frozenset[bytes] = frozenset()
 
     @property
     def possible(self) -> bool:
@@ -101,8 +102,10 @@ class Snapshots:
         counted = (await self._git(there, None, "count-objects", "-v")).decode().splitlines()
         counts = {key: int(value) for key, _, value in (line.partition(": ") for line in counted) if value.isdigit()}
         size = counts.get("size", 0) + counts.get("size-pack", 0)
-        if size > work_limits.OBJECTS_KIB or counts.get("count", 0) > work_limits.OBJECTS_COUNT:
+        many = counts.get("count", 0) > work_limits.OBJECTS_COUNT or counts.get("packs", 0) > work_limits.OBJECTS_PACKS
+        if size > work_limits.OBJECTS_KIB or many:
             await asyncio.to_thread(shutil.rmtree, self._own, ignore_errors=True)
+            self._kept = frozenset()
 
     async def _take(self, there: _Workspace, index: Path, bounds: Bounds) -> Snapshot:
         listing = await self._git(there, index, "diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=all")
@@ -120,7 +123,12 @@ class Snapshots:
         if conflicts:
             await self._update(there, index, ["--force-remove"], sorted(conflicts))
         if chosen.kept:
-            await self._update(there, index, ["--add", "--remove", "--replace"], chosen.kept)
+            # many new files go into one pack: that is four times as fast as a file for each (measured), but not
+            # faster when they are there already
+            new = sum(path not in self._kept for path in chosen.kept)
+            many = ["-c", "core.bigFileThreshold=1"] if new > work_limits.PACKED_FROM else []
+            await self._update(there, index, ["--add", "--remove", "--replace"], chosen.kept, options=many)
+        self._kept = frozenset(chosen.kept)
         tree = await self._git(there, index, "write-tree", "--missing-ok")
         return Snapshot(tree=tree.decode().strip(), left_out=chosen.left_out)
 
@@ -128,11 +136,19 @@ class Snapshots:
         listing = snapshot_files.split(await self._git(there, index, "ls-files", "--unmerged", "-z"))
         return [line.partition(b"\t")[2] for line in listing]
 
-    async def _update(self, there: _Workspace, index: Path, how: Sequence[str], paths: Sequence[bytes]) -> None:
+    async def _update(
+        self,
+        there: _Workspace,
+        index: Path,
+        how: Sequence[str],
+        paths: Sequence[bytes],
+        *,
+        options: Sequence[str] = (),
+    ) -> None:
         with tempfile.TemporaryFile() as names:
             names.write(b"\0".join(paths) + b"\0")
             names.seek(0)
-            await self._git(there, index, "update-index", *how, "-z", "--stdin", stdin=names.fileno())
+            await self._git(there, index, *options, "update-index", *how, "-z", "--stdin", stdin=names.fileno())
 
     def _measure(self, changed: Sequence[bytes], others: Sequence[bytes]) -> list[Seen]:
         root = os.fsencode(self._folder)

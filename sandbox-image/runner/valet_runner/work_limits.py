@@ -34,6 +34,12 @@ OBJECTS_KIB = 1 << 20
 OBJECTS_COUNT = 100_000
 """Likewise by number: loose files are slow to look up on some disks."""
 
+OBJECTS_PACKS = 100
+"""Likewise packs: git looks through all of them."""
+
+PACKED_FROM = 500
+"""New files from which on a snapshot writes all as a pack; a few are less trouble one by one."""
+
 LEFT_OUT_NAMES = 200
 """Names of files left out in an event; more of them are one tree somebody forgot to ignore."""
 
@@ -51,8 +57,8 @@ WORK_BYTES = 64 << 20
 WORK_RAW_BYTES = 512 << 20
 """The same before packing; more does not pack into WORK_BYTES, and need not be tried."""
 
-COMPRESS_LEVEL = 3
-"""gzip: 100 MB/s; level 9 packs a patch 10 % tighter in five times the time."""
+COMPRESS_LEVEL = 1
+"""gzip: people wait for it, and what is large in a patch is compressed already."""
 
 CONVERSATION_BYTES = 64 << 20
 """One conversation's export; images are in it as text. A longer one is cut to its latest messages."""

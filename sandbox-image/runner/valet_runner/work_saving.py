@@ -37,6 +37,7 @@ class Saver:
         self._base = base_commit
         self._snapshots = snapshots
         self._exporter = Exporter()
+        self._patched: tuple[str, str] | None = None
         self._folder = Path(spec.home) / ".valet" / "saving"
 
     async def save(
@@ -82,8 +83,7 @@ class Saver:
                     refs=refs.commits,
                     left_out=left_out,
                 )
-                await self._snapshots.write_patch(self._base, now.tree, folder / PATCH)
-                members[PATCH] = folder / PATCH
+                members[PATCH] = await self._patch(self._base, now.tree)
                 known = bounds is work_limits.LEAN
                 if await work_refs.write_bundle(
                     self._spec, self._env, refs, self._base, folder / COMMITS, without_remotes=known
@@ -98,6 +98,15 @@ class Saver:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         return WorkSaved(turn_id=turn_id, work=work, left_out=left_out)
+
+    async def _patch(self, base: str, tree: str) -> Path:
+        """The patch; the last one if nothing has changed since."""
+        patch = self._folder / PATCH
+        if self._patched != (base, tree):
+            self._patched = None
+            await self._snapshots.write_patch(base, tree, patch)
+            self._patched = (base, tree)
+        return patch
 
     async def _put(self, name: str, archive: Path) -> None:
         for attempt in range(work_limits.PUT_ATTEMPTS):

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import resource
+import sys
 import time
 
 import msgspec
@@ -30,6 +31,7 @@ from valet_service.outbox import Outbox
 
 from valet_local.bench import limits, wire
 from valet_local.bench.child import Commands, Started, report, serve
+from valet_local.bench.errors import BenchFailed
 from valet_local.client.endpoint import Endpoint
 
 _LETTERS = "the quick brown fox jumps over the lazy dog "
@@ -111,9 +113,14 @@ class Runner:
             number += 1
             self._ended.clear()
             body = msgspec.json.encode({"content": f"prompt {number}: go on with what you were doing"})
-            # a turn is longer than the api keeps a connection on which nothing comes
-            async with wire.Kept(endpoint) as api:
-                await api.post(f"/api/sessions/{self.session_id}/messages", body)
+            try:
+                # a turn is longer than the api keeps a connection on which nothing comes
+                async with wire.Kept(endpoint) as api:
+                    await api.post(f"/api/sessions/{self.session_id}/messages", body)
+            except BenchFailed as refusal:  # a platform that is overloaded says so, and the session goes on later
+                print(f"session {self.session_id}: {refusal}", file=sys.stderr)
+                await asyncio.sleep(1.0)
+                continue
             await self._ended.wait()
             await asyncio.sleep(1.0)
 

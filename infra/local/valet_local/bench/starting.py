@@ -22,6 +22,7 @@ from pathlib import Path
 
 import httpx
 import uvloop
+from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.sandbox_spec import ModelSpec, ProviderSpec, RunnerSpec
 from valet_runner import opencode_config
 
@@ -151,7 +152,7 @@ def _opencode(tools: Tools, home: Path) -> float:
         path=f"{tools.rg.parent}:/usr/local/bin:/usr/bin:/bin",
     )
     config = home / "opencode.json"
-    config.write_bytes(opencode_config.config(spec, relay_port=9))
+    config.write_bytes(opencode_config.config(spec, relay_port=9, policy=SessionPolicy()))
     return uvloop.run(_healthy(spec, str(config)))
 
 

@@ -24,12 +24,13 @@ def used(places: Layout) -> dict[str, Used]:
 
 def _of(pid: int) -> Used:
     root = psutil.Process(pid)
-    memory = seconds = 0.0
+    ended = root.cpu_times()
+    memory, seconds = 0.0, ended.children_user + ended.children_system
     for process in (root, *root.children(recursive=True)):
         try:
             times = process.cpu_times()
             memory += process.memory_full_info().pss / (1 << 20)
             seconds += times.user + times.system
         except psutil.NoSuchProcess:
-            continue  # a database connection that has just ended
+            continue  # a database connection that has just ended: its time is its parent's now
     return Used(memory_mb=memory, cpu_seconds=seconds)

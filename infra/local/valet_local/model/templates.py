@@ -1,5 +1,5 @@
-"""Templates in the texts of a scenario: `{{prompt}}`, `{{prompts}}`, `{{result}}`, `{{workdir}}`, `{{model}}`, `{{group:1}}`
-and `{{group:name}}`.
+"""Templates in the texts of a scenario: `{{prompt}}`, `{{prompts}}`, `{{result}}`, `{{workdir}}`, `{{model}}`,
+`{{group:1}}` and `{{group:name}}`.
 
 What a template stands for is not searched for templates again, so a prompt cannot smuggle one in.
 """
