@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import secrets
+import shutil
 import signal
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -21,6 +22,8 @@ from valet_runner.opencode_client import OpencodeClient
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 
 _log = logs.get(__name__)
+
+_LOCKS = Path(".local") / "state" / "opencode" / "locks"
 
 
 class OpencodeProcess:
@@ -115,6 +118,8 @@ class OpencodeProcess:
         config_file = _write_config(self._config_dir, self._config())
         password = secrets.token_urlsafe(24)
         self._last_words.clear()
+        # one that was killed has not let go of its locks, and the next would wait for them with its first answer
+        shutil.rmtree(Path(self._spec.home) / _LOCKS, ignore_errors=True)
         try:
             self._process = await processes.start(
                 self._spec.opencode,

@@ -214,9 +214,7 @@ class Ledger:
         fact = msgspec.structs.replace(fact, **more)
         mark = len(self.events)
         await self.append(fact)
-        return await self.until(
-            agent.CommandCompleted, lambda done: done.request_id == fact.request_id, after=mark
-        )
+        return await self.until(agent.CommandCompleted, lambda done: done.request_id == fact.request_id, after=mark)
 
     async def deliver_again(self) -> None:
         """Have the broker forget what the runner acknowledged: every fact is delivered once more."""

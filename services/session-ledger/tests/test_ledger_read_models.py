@@ -181,6 +181,10 @@ async def test_reverted_messages_say_so_until_it_is_undone_or_final(ledger: Ledg
     assert (await platform.ask(ask, CommandView)).seq == requested.seq
     await sandbox.agent(agent.ConversationUnreverted())
     assert await reverted() == []
+    answer = next(item for item in (await platform.messages(session_id)).items if item.text == "a3")
+    await sandbox.agent(agent.ConversationReverted(message_id=answer.id))
+    assert await reverted() == ["p3", "a3"], "an agent's message goes with its prompt"
+    await sandbox.agent(agent.ConversationUnreverted())
     await sandbox.agent(agent.ConversationReverted(message_id=target.id))
     await _submit(platform, session_id, "p4")
     await _ended(platform, sandbox, await _started(platform, sandbox, 4))

@@ -12,7 +12,7 @@ from msgspec.structs import asdict
 from valet_session_ledger.fold import fold
 from valet_session_ledger.intake import from_archive
 from valet_session_ledger.projection import session_row
-from valet_session_ledger.rows import Batch, EventRow, Row, TurnRow
+from valet_session_ledger.rows import Batch, EventRow, MessageRow, Row, TurnRow
 from valet_session_ledger.sessions import Live
 
 Record = Mapping[str, Any]
@@ -99,9 +99,22 @@ class Tables:
         return [asdict(row) for row in sorted(rows, key=lambda row: row.part_id.encode())]
 
     def _reverts(self, _: str) -> list[Record]:
-        begun = {row.message_id: row.first_seq for row in self._batch.messages.values()}
+        messages = {row.message_id: row for row in self._batch.messages.values()}
         rows = sorted(self._batch.reverts.values(), key=lambda row: row.first_seq)
-        return [asdict(row) | {"message_seq": begun.get(row.message_id or "")} for row in rows]
+        return [
+            asdict(row) | {"message_seq": self._taken_back_from(messages.get(row.message_id or ""))} for row in rows
+        ]
+
+    def _taken_back_from(self, message: MessageRow | None) -> int | None:
+        """The agent's messages go with the prompt they answer."""
+        if message is None:
+            return None
+        prompts = (
+            row.first_seq
+            for row in self._batch.messages.values()
+            if row.role == "user" and row.turn_id == message.turn_id and row.first_seq <= message.first_seq
+        )
+        return max(prompts, default=message.first_seq)
 
     def _diff(self, _: str) -> list[Record]:
         return [asdict(row) for row in self._batch.diffs.values()]

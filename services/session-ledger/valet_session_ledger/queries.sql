@@ -544,8 +544,13 @@ SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq > $2
 ORDER BY first_seq, COALESCE(place, 0) LIMIT $3
 
 -- name: reverts
--- What was taken back in a session, in the order of the log, with where the message it went back to began.
-SELECT r.first_seq, r.channel, r.message_id, m.first_seq AS message_seq FROM ledger.reverts AS r
+-- What was taken back in a session, in the order of the log, with where the message it went back to began. The agent's
+-- messages go with the prompt they answer.
+SELECT r.first_seq, r.channel, r.message_id, COALESCE(
+    (SELECT max(p.first_seq) FROM ledger.messages AS p WHERE p.session_id = m.session_id AND p.turn_id = m.turn_id
+     AND p.role = 'user' AND p.first_seq <= m.first_seq),
+    m.first_seq
+) AS message_seq FROM ledger.reverts AS r
 LEFT JOIN ledger.messages AS m ON m.session_id = r.session_id AND m.message_id = r.message_id
 WHERE r.session_id = $1 ORDER BY r.first_seq
 
