@@ -120,7 +120,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         objects = Objects(spec.portal_socket, spec.portal_token)
         work = Work(spec, env, objects, copy.base)
         try:
-            client = await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
+            await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
             restored = await _restore(work, attached.work, publisher) if attached.work else None
             await process.apply(attached.policy)
             await _take_in(process)

@@ -70,7 +70,7 @@ class Commands:
             done = _failed(fact, str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, whoever asked gets an answer
             _log.exception("command_failed", command=fact.command)
-            done = _failed(fact, f"the runner failed: {error or type(error).__name__}")
+            done = _failed(fact, f"the runner failed: {str(error) or type(error).__name__}")
         self._keep([*known, done])
         return done.events
 

@@ -110,7 +110,7 @@ async def put_back(spec: RunnerSpec, file: Path, session: str) -> None:
             timeout=work_limits.IMPORT_TIMEOUT,
         )
     except (OSError, TimeoutError) as error:
-        raise OpencodeFailed(f"opencode import: {error or type(error).__name__}") from error
+        raise OpencodeFailed(f"opencode import: {str(error) or type(error).__name__}") from error
     if done.code != 0 or session.encode() not in done.stdout:
         words = (done.stdout + done.stderr).decode(errors="replace").strip()
         raise OpencodeFailed(f"opencode import ended with status {done.code}: {words[-500:]}")
@@ -188,4 +188,4 @@ async def _read(http: httpx.AsyncClient, path: str) -> AsyncIterator[bytes]:
                     raise _TooLong(200, f"{path} has more than {work_limits.CONVERSATION_BYTES} bytes")
                 yield piece
     except httpx.HTTPError as error:
-        raise OpencodeUnavailable(f"GET {path}: {error or type(error).__name__}") from error
+        raise OpencodeUnavailable(f"GET {path}: {str(error) or type(error).__name__}") from error

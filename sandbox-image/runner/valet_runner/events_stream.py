@@ -75,7 +75,7 @@ async def read(client: OpencodeClient) -> AsyncGenerator[frames.Shape, None]:
         async with asyncio.timeout(limits.REQUEST_TIMEOUT):
             reader, writer, chunked = await _open(client)
     except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        raise OpencodeUnavailable(f"event stream: {error or type(error).__name__}") from error
+        raise OpencodeUnavailable(f"event stream: {str(error) or type(error).__name__}") from error
     body, lines = ChunkedBody(), DataLines()
     try:
         while True:
@@ -89,7 +89,7 @@ async def read(client: OpencodeClient) -> AsyncGenerator[frames.Shape, None]:
                 if frame is not None:
                     yield frame
     except (OSError, TimeoutError, ValueError) as error:
-        raise OpencodeUnavailable(f"event stream: {error or type(error).__name__}") from error
+        raise OpencodeUnavailable(f"event stream: {str(error) or type(error).__name__}") from error
     finally:
         writer.close()
 

@@ -119,4 +119,4 @@ class _Git:
                 timeout=work_limits.RESTORE_GIT_TIMEOUT,
             )
         except (OSError, TimeoutError) as error:
-            raise GitFailed(f"git: {error or type(error).__name__}") from error
+            raise GitFailed(f"git: {str(error) or type(error).__name__}") from error

@@ -60,7 +60,7 @@ async def since(
     try:
         stands = await workspace.where(spec, env)
     except (OSError, TimeoutError) as error:
-        raise GitFailed(f"git: {error or type(error).__name__}") from error
+        raise GitFailed(f"git: {str(error) or type(error).__name__}") from error
     return GitChanged(
         base_commit=base,
         head_commit=stands.head,

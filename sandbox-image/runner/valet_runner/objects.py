@@ -38,7 +38,7 @@ class Objects:
             try:
                 response = await http.put(f"/objects/{name}", content=_pieces(source), headers=headers)
             except (httpx.HTTPError, OSError) as error:
-                raise ObjectsUnavailable(f"PUT {name}: {error or type(error).__name__}") from error
+                raise ObjectsUnavailable(f"PUT {name}: {str(error) or type(error).__name__}") from error
             _check(response.status_code, response.text[:_WORDS_BYTES], name)
 
     async def get(self, name: str, target: Path, *, limit: int) -> Fetched:
@@ -56,7 +56,7 @@ class Objects:
                         digest.update(piece)
                         file.write(piece)
         except httpx.HTTPError as error:
-            raise ObjectsUnavailable(f"GET {name}: {error or type(error).__name__}") from error
+            raise ObjectsUnavailable(f"GET {name}: {str(error) or type(error).__name__}") from error
         return Fetched(bytes=size, sha256=digest.hexdigest())
 
     def _client(self) -> httpx.AsyncClient:

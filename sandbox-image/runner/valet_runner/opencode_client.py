@@ -207,7 +207,7 @@ class OpencodeClient:
         try:
             response = await self._http.request(method, path, content=body, headers=headers, timeout=timeout)
         except (httpx.TransportError, RuntimeError) as error:  # RuntimeError: closed because OpenCode was replaced
-            raise OpencodeUnavailable(f"{method} {path}: {error or type(error).__name__}") from error
+            raise OpencodeUnavailable(f"{method} {path}: {str(error) or type(error).__name__}") from error
         if response.status_code >= 400:
             raise OpencodeRefused(response.status_code, response.text[:500])
         return response.content

@@ -58,7 +58,7 @@ async def serve_http(portal: str, token: str) -> tuple[asyncio.Server, int]:
             far_reader, far_writer = await _portal(portal)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.info("relay_refused", error=str(error) or type(error).__name__)
-            await _answer(writer, 502, f"the portal cannot be reached: {error or type(error).__name__}")
+            await _answer(writer, 502, f"the portal cannot be reached: {str(error) or type(error).__name__}")
             return
         try:
             far_writer.write(authorised_head(head, token))

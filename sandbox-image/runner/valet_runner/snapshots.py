@@ -232,7 +232,7 @@ class Snapshots:
                 stdin=stdin,
             )
         except (OSError, TimeoutError) as error:
-            raise GitFailed(f"git: {error or type(error).__name__}") from error
+            raise GitFailed(f"git: {str(error) or type(error).__name__}") from error
         if done.code not in fine and not (limit is not None and len(done.stdout) >= limit):
             words = workspace.git_words(done.stderr.decode(errors="replace"))
             raise GitFailed(words or f"git {arguments[0]} ended with status {done.code}")

@@ -55,7 +55,7 @@ async def _git(spec: RunnerSpec, env: Mapping[str, str], *arguments: str) -> str
             "git", *workspace.SAFE, *arguments, env=env, cwd=spec.workspace, timeout=limits.GIT_TIMEOUT
         )
     except (OSError, TimeoutError) as error:
-        raise GitFailed(f"git: {error or type(error).__name__}") from error
+        raise GitFailed(f"git: {str(error) or type(error).__name__}") from error
     if done.code != 0:
         words = workspace.git_words(done.stderr.decode(errors="replace"))
         raise GitFailed(words or f"git {arguments[0]} ended with status {done.code}")

@@ -87,7 +87,7 @@ class Restorer:
                 return None
             except (ObjectsUnavailable, TimeoutError) as error:
                 if time.monotonic() > until:
-                    raise ObjectsUnavailable(f"{work.object}: {error or type(error).__name__}") from error
+                    raise ObjectsUnavailable(f"{work.object}: {str(error) or type(error).__name__}") from error
                 _log.warning("work_fetch_repeats", object=work.object, error=str(error))
                 await asyncio.sleep(work_limits.RETRY_WAIT)
 
