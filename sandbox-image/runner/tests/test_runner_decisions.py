@@ -295,3 +295,13 @@ def test_git_knows_the_author_whatever_the_name(tmp_path: Path, name: str) -> No
 def test_a_prompts_parts_are_as_opencode_takes_them() -> None:
     assert msgspec.json.encode(TextInput(text="x")) == b'{"type":"text","text":"x"}'
     assert msgspec.json.encode(TextInput(text="x", synthetic=True)) == b'{"type":"text","text":"x","synthetic":true}'
+
+
+def test_an_opencode_whose_own_set_up_was_broken_off_is_not_used_again() -> None:
+    def ended(message: str) -> agent.TurnEnded:
+        error = agent.AgentError(name="UnknownError", message=message)
+        return agent.TurnEnded(turn_id="t", status="failed", error=error)
+
+    assert turns.leaves_opencode_broken(ended("All fibers interrupted without error"))
+    assert not turns.leaves_opencode_broken(ended("Model not found"))
+    assert not turns.leaves_opencode_broken(agent.TurnEnded(turn_id="t", status="completed"))

@@ -123,7 +123,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
             restored = await _restore(work, attached.work, publisher) if attached.work else None
             await process.apply(attached.policy)
-            await _take_in(process)
+            await process.take_in()
         except (OpencodeFailed, OpencodeUnavailable, OpencodeRefused) as error:
             await _boot_failed(publisher, agent.BootFailed(stage="opencode", detail=str(error)))
         bridge = Bridge(
@@ -258,22 +258,6 @@ async def _restore(work: Work, saved: WorkRef, publisher: Publisher) -> Restored
         except ObjectRefused as error:
             detail = f"the session's saved work {saved.object} cannot be had: {error}"
             await _boot_failed(publisher, agent.BootFailed(stage="clone", detail=detail))
-
-
-async def _take_in(process: OpencodeProcess) -> None:
-    """Have OpenCode take the workspace in, which it does with the first question about it, however often that is asked.
-
-    Raises what the client raises when it does not in time.
-    """
-    until = time.monotonic() + limits.START_TIMEOUT
-    while True:
-        try:
-            await (await process.client(limits.START_TIMEOUT)).statuses()
-            return
-        except OpencodeUnavailable as error:
-            if time.monotonic() > until:
-                raise
-            _log.warning("taking_in_repeats", reason=str(error))
 
 
 async def _boot_failed(publisher: Publisher, failure: agent.BootFailed) -> NoReturn:

@@ -324,6 +324,9 @@ class Course:
         self._publisher.turn = None
         self._over.set()
         self._try_over.set()
+        if turns.leaves_opencode_broken(ended):
+            _log.warning("opencode_is_replaced", turn=turn.turn_id)
+            self._process.kill()
 
     async def _abort(self, turn_id: str, over: asyncio.Event) -> None:
         """Ask until the turn (or the try) is over; an OpenCode that does not listen is killed, which ends the turn."""

@@ -181,6 +181,12 @@ class OpencodeClient:
         """Permission rules that count from the conversation's next run on, over all it has had."""
         await self._call("PATCH", f"/session/{session}", body=msgspec.json.encode({"permission": rules}))
 
+    async def warm_up(self) -> None:
+        """Have it take the workspace in and set its providers up, which it does with the first question about them. An
+        abort in the middle of that leaves it unable to answer any prompt (seen)."""
+        await self.statuses()
+        await self._call("GET", "/config/providers", timeout=limits.PROMPT_TIMEOUT)
+
     async def dispose(self) -> None:
         """Have OpenCode forget the workspace and read its configuration again with the next question about it. What
         runs is aborted, and the stream of events ends."""

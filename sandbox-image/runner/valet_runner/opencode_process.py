@@ -6,6 +6,7 @@ import re
 import secrets
 import shutil
 import signal
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from importlib import resources
@@ -42,6 +43,7 @@ class OpencodeProcess:
         self._last_words: deque[bytes] = deque()
         self._failed: OpencodeFailed | None = None
         self._policy = SessionPolicy()
+        self._taken_in = False
         self.version = ""
         self.ended: Callable[[str], Awaitable[None]] | None = None
         self.healthy: Callable[[bool], Awaitable[None]] | None = None
@@ -59,6 +61,20 @@ class OpencodeProcess:
             raise self._failed
         assert self._client
         return self._client
+
+    async def take_in(self) -> None:
+        """Have OpenCode take the workspace in, now that it is there, however often that must be asked; one that is
+        started later does it by itself. Raises what the client raises when it does not in time."""
+        self._taken_in = True
+        until = time.monotonic() + limits.START_TIMEOUT
+        while True:
+            try:
+                await (await self.client(limits.START_TIMEOUT)).warm_up()
+                return
+            except OpencodeUnavailable as error:
+                if time.monotonic() > until:
+                    raise
+                _log.warning("taking_in_repeats", reason=str(error))
 
     async def apply(self, policy: SessionPolicy) -> None:
         """Have OpenCode's configuration say what the policy says. Call it between turns: OpenCode takes the workspace
@@ -152,6 +168,11 @@ class OpencodeProcess:
         except TimeoutError as error:
             raise OpencodeUnavailable(f"OpenCode is not healthy after {limits.START_TIMEOUT:.0f} s") from error
         self.version = (await client.health()).version
+        if self._taken_in:
+            try:
+                await client.warm_up()
+            except (OpencodeUnavailable, OpencodeRefused) as error:
+                _log.warning("not_warmed_up", reason=str(error))
         self._client = client
         self._ready.set()
 

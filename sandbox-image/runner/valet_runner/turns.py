@@ -164,3 +164,12 @@ def _with_chain(turn: Turn, why: AgentError) -> AgentError:
         return why
     reasons = [f"{tried.model}: {tried.error.message}" for tried in turn.tried]
     return msgspec.structs.replace(why, message="; ".join([*reasons, f"{turn.model}: {why.message}"]))
+
+
+_BROKEN = "All fibers interrupted"
+
+
+def leaves_opencode_broken(ended: TurnEnded) -> bool:
+    """Whether OpenCode cannot answer any prompt from now on: an abort broke its own set-up off, and it answers every
+    prompt with that. Only another OpenCode can (seen with 1.18.33)."""
+    return ended.error is not None and _BROKEN in ended.error.message

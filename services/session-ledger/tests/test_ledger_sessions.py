@@ -67,8 +67,9 @@ async def test_deltas_of_a_stored_message_are_purged_and_of_an_unfinished_one_ke
     sandbox = await platform.boot(session_id)
     await platform.prompt(session_id)
     turn_id, _ = await platform.dispatched(session_id)
-    await sandbox.delta("unfinished", "so far")
     await sandbox.play_message(turn_id, text="whole")
+    await sandbox.agent(agent.MessageCreated(message_id="unfinished"), turn_id)
+    await sandbox.delta("unfinished", "so far")
     js = platform.nc.jetstream()
 
     async def deltas() -> list[str]:

@@ -76,7 +76,7 @@ async def _run(
     start = min(checkpoints.values())
     sessions = Sessions(store)
     appender = Appender(nc)
-    purger = Purger(nc)
+    purger = Purger(nc, store)
     projector = Projector(store, shards, purger, start)
     purger.busy = lambda: projector.backlog > limits.PURGE_BELOW
     reactor = Reactor(sessions, appender, now_ms)
@@ -153,7 +153,7 @@ async def _resume(store: Store, sessions: Sessions, projector: Projector, reacto
     for session_id, due_ms in restless:
         if sessions.present(session_id) is None:
             reactor.wake_at(now_ms() if due_ms is None else min(due_ms, now_ms()), session_id)
-    purger.add(await database.persist(lambda: store.completed_last(limits.PURGE_AT_START)))
+    purger.wake()
 
 
 async def _unless_ended(condition: Awaitable[object], work: list[asyncio.Task[None]], stop: asyncio.Event) -> None:

@@ -76,7 +76,6 @@ def _message_completed(batch: Batch, before: SessionState, event: Event, data: a
         seq=seq,
     )
     batch.put(batch.usage, (session_id, message_id), usage)
-    batch.completed.append((session_id, data.message_id))
 
 
 def _message(batch: Batch, row: MessageRow) -> None:

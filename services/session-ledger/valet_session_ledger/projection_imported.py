@@ -23,9 +23,7 @@ def project_imported(batch: Batch, state: SessionState, event: Event) -> None:
     projection = None if inner is None else _PROJECTIONS.get(type(inner.data))
     if inner is None or projection is None:
         return
-    purged = len(batch.completed)
     projection(batch, state, inner, inner.data)
-    del batch.completed[purged:]  # its deltas were never in this session
     if isinstance(inner.data, _NEVER_HERE):
         # unless it had a turn there, which later events tell, it is not for this session to carry out
         prompt_row(batch, inner, inner.data.prompt_id, status="dropped")

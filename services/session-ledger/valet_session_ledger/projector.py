@@ -71,7 +71,8 @@ class Projector:
         if self.backlog < limits.BACKLOG // 2:
             self._room.set()
         self.projected.advance(batch.last_seq)
-        self._purger.add(batch.completed)
+        if batch.usage or batch.turns:  # a message is whole, or a turn and with it its messages are over
+            self._purger.wake()
 
     async def _write(self, batch: Batch) -> None:
         while True:

@@ -372,9 +372,15 @@ SELECT session_id, next_due_ms FROM ledger.sessions WHERE NOT at_rest
 -- Sessions that have not ended, the latest active first: likely to be needed soon.
 SELECT session_id FROM ledger.sessions WHERE status NOT IN ('failed', 'terminated') ORDER BY updated_ms DESC LIMIT $1
 
--- name: completed_last
--- Messages completed last, newest first: a crash may have left their deltas.
-SELECT session_id, message_id FROM ledger.usage ORDER BY seq DESC LIMIT $1
+-- name: deltas_needed_from
+-- Where the oldest delta may stand that is still needed: after what is stored, or in the oldest unfinished message of a
+-- turn that runs.
+SELECT LEAST(
+    (SELECT min(seq) + 1 FROM ledger.checkpoints),
+    (SELECT min(m.first_seq) FROM ledger.messages AS m
+     JOIN ledger.sessions AS s ON s.session_id = m.session_id AND s.active_turn = m.turn_id
+     WHERE NOT m.complete)
+)
 
 -- name: prompt_receipt
 -- What was accepted under a prompt id, however long ago.

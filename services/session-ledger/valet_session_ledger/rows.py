@@ -294,8 +294,6 @@ class Batch:
         self.links: dict[Key, LinkRow] = {}
         self.touched: dict[str, Touched] = {}
         self.events: list[EventRow] = []
-        self.completed: list[tuple[str, str]] = []
-        """(session, message) whose deltas may go once this is stored."""
         self.last_seq = 0
 
     def rows(self, table: str) -> dict[Key, Row]:

@@ -131,10 +131,9 @@ class Store:
         """Sessions that have not ended, the latest active first."""
         return [row["session_id"] for row in await self._pool.fetch(self._sql["going_on"], count)]
 
-    async def completed_last(self, count: int) -> list[tuple[str, str]]:
-        """(session, message) of the messages completed last."""
-        rows = await self._pool.fetch(self._sql["completed_last"], count)
-        return [(row["session_id"], row["message_id"]) for row in rows]
+    async def deltas_needed_from(self) -> int | None:
+        """The sequence below which no delta is needed any more; none while nothing is stored."""
+        return await self._pool.fetchval(self._sql["deltas_needed_from"])
 
     async def command_receipt(self, session_id: str, request_id: str) -> CommandReceipt | None:
         """What was requested under a command's id, however long ago."""
