@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from valet_protocol.events import facts
+from valet_protocol.events import agent, facts
 from valet_protocol.events.agent import AgentError, FileChange, GitChanged, ReviewCompleted
 from valet_runner import (
     failover,
