@@ -44,6 +44,7 @@ class OpencodeProcess:
         self._failed: OpencodeFailed | None = None
         self._policy = SessionPolicy()
         self._taken_in = False
+        self._others: frozenset[int] = frozenset()
         self.version = ""
         self.ended: Callable[[str], Awaitable[None]] | None = None
         self.healthy: Callable[[bool], Awaitable[None]] | None = None
@@ -136,6 +137,7 @@ class OpencodeProcess:
         self._last_words.clear()
         # one that was killed has not let go of its locks, and the next would wait for them with its first answer
         shutil.rmtree(Path(self._spec.home) / _LOCKS, ignore_errors=True)
+        self._others = processes.children()
         try:
             self._process = await processes.start(
                 self._spec.opencode,
@@ -209,7 +211,7 @@ class OpencodeProcess:
                     self._remember(b"it no longer answered and was killed\n")
                     self.kill()
                 await asyncio.wait([waiting], timeout=limits.LOOK_EVERY)
-            await processes.end_orphans(self._process.pid)
+            await processes.end_orphans(self._process.pid, others=self._others)
         finally:
             reader.cancel()
 
@@ -233,7 +235,7 @@ class OpencodeProcess:
                 _log.info("opencode_killed", reason="it did not end in time")
             processes.end_tree(process.pid)
             await process.wait()
-            await processes.end_orphans(process.pid)
+            await processes.end_orphans(process.pid, others=self._others)
         await self._forget()
 
     def _remember(self, piece: bytes) -> None:

@@ -123,12 +123,18 @@ def end_tree(root: int) -> None:
     _kill(doomed)
 
 
-async def end_orphans(of: int) -> None:
-    """After the death of a program that `start` started: kill what it left behind."""
+def children() -> frozenset[int]:
+    """This process's own, started or adopted."""
+    return frozenset(pid for pid, parent in _processes() if parent == os.getpid())
+
+
+async def end_orphans(of: int, *, others: frozenset[int]) -> None:
+    """After the death of a program that `start` started: kill what it left behind. `others`: the `children` there were
+    before it, which are not its."""
     _own.discard(of)
     async with _starting:  # a program just being started is not an orphan
-        children = [pid for pid, parent in _processes() if parent == os.getpid() and pid not in _own]
-        _kill([*descendants(children), *children])
+        orphans = children() - _own - others
+        _kill([*descendants(orphans), *orphans])
 
 
 def _kill(pids: list[int]) -> None:

@@ -71,7 +71,7 @@ async def test_every_cursor_resumes_exactly_once_while_events_are_published(bus:
     stop.set()
     await publisher
     for cursor, reader in readers:
-        await reader.until(lambda r: bool(r.seqs) and r.seqs[-1] == seqs[-1])
+        await reader.until(lambda r: bool(r.seqs) and r.seqs[-1] == seqs[-1] and r.synced_after is not None)
         assert reader.seqs == [seq for seq in seqs if seq > cursor]
         assert reader.synced_after is not None
         reader.close()
