@@ -1,5 +1,6 @@
 """The calls of OpenCode's HTTP API that the runner makes, each with a time-out."""
 
+import contextlib
 from typing import TypeVar
 
 import httpx
@@ -185,7 +186,8 @@ class OpencodeClient:
         """Have it take the workspace in and set its providers up, which it does with the first question about them. An
         abort in the middle of that leaves it unable to answer any prompt (seen)."""
         await self.statuses()
-        await self._call("GET", "/config/providers", timeout=limits.PROMPT_TIMEOUT)
+        with contextlib.suppress(OpencodeRefused):  # a prompt will say what is wrong with them
+            await self._call("GET", "/config/providers", timeout=limits.PROMPT_TIMEOUT)
 
     async def dispose(self) -> None:
         """Have OpenCode forget the workspace and read its configuration again with the next question about it. What
