@@ -308,7 +308,7 @@ async def test_ten_thousand_cuts_lose_nothing_and_double_nothing(nats: BrokerPro
                 await _together(finish(follower, ends) for follower in followers)
             finally:
                 bus.kill()
-    await nc.close()
+    await broker.close(nc)
 
     first = min(events[0][0] for events in stored.values())
     assert stored == {session: [one for one in events if one[0] >= first] for session, events in log.items()}

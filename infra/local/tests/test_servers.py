@@ -234,9 +234,9 @@ async def test_the_portal_stores_objects_learns_epochs_and_does_nothing_else(con
     await _stream(ledger)
     await ledger.client.jetstream().publish(subjects.event(OTHER, "fact", "sandbox_requested"), b"epoch")
     store = JetStreamObjects(portal.client)
-    await store.put("sessions/x/work/y", _once(b"work"), limit=10)
-    assert [chunk async for chunk in store.get("sessions/x/work/y")] == [b"work"]
-    await store.delete("sessions/x/work/y")
+    await store.put("sessions/x/saved/y", _once(b"work"), limit=10)
+    assert [chunk async for chunk in store.get("sessions/x/saved/y")] == [b"work"]
+    await store.delete("sessions/x/saved/y")
     requested = [subjects.every("fact", "sandbox_requested")]
     async with LogReader(portal.client, requested, start=1, latest=True, removes=False) as reader:
         (entry,) = await asyncio.wait_for(reader.batch(1), 5)
@@ -288,7 +288,7 @@ async def test_the_api_stores_objects_and_cannot_purge_the_log(connect) -> None:
     store = JetStreamObjects(api.client)
     await store.put("sessions/x/attachments/y", _once(b"file"), limit=10)
     await store.put("sessions/x/attachments/y", _once(b"other"), limit=10)
-    await store.copy("sessions/x/attachments/y", "sessions/z/work/fork")
+    await store.copy("sessions/x/attachments/y", "sessions/z/saved/fork")
     assert await store.list("sessions/x/") == ("sessions/x/attachments/y",)
     await store.delete("sessions/x/attachments/y")
     assert api.refusals == []

@@ -21,4 +21,4 @@ async def nc(server: BrokerProcess) -> AsyncIterator[Client]:
     connection = await server.connect()
     await broker.ensure_stream(connection)
     yield connection
-    await connection.close()
+    await broker.close(connection)

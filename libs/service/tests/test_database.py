@@ -12,6 +12,7 @@ from valet_service.database import persist
         ConnectionRefusedError(),
         TimeoutError(),
         asyncpg.CannotConnectNowError("the database system is starting up"),
+        asyncpg.InternalClientError("cannot switch to state 15; another operation (2) is in progress"),
         asyncpg.InterfaceError("cannot perform operation: connection is closed"),
         asyncpg.InterfaceError("cannot call Connection.fetch(): connection has been released back to the pool"),
     ],

@@ -153,7 +153,7 @@ async def test_a_reader_may_be_there_before_the_log(server: BrokerProcess) -> No
     await write(server, ONE, range(3))
     assert await read(reader, 3) == [0, 1, 2]
     await reader.__aexit__()
-    await nc.close()
+    await broker.close(nc)
 
 
 async def test_a_reader_of_the_latest_gets_the_last_of_every_subject_and_then_everything(
@@ -183,7 +183,7 @@ async def test_a_reader_of_the_latest_may_be_there_before_the_log(server: Broker
     await write(server, ONE, range(2))
     assert (await read(reader, 1))[-1] in (0, 1)
     await reader.__aexit__()
-    await nc.close()
+    await broker.close(nc)
 
 
 async def test_a_closed_reader_leaves_no_consumer_behind(server: BrokerProcess, nc: Client) -> None:

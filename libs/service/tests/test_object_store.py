@@ -13,7 +13,7 @@ from valet_service import config_file, limits, object_store
 from valet_service.errors import BadSettings, ObjectNotFound, ObjectStoreUnavailable, ObjectTooLarge
 from valet_service.object_store import ObjectInfo, ObjectStore, Stored
 
-NAME = "sessions/01JABCDEFGHJKMNPQRSTVWXYZ0/work/01J-turn.1"
+NAME = "sessions/01JABCDEFGHJKMNPQRSTVWXYZ0/saved/01J-turn.1"
 LARGE = 3 * limits.S3_PART_BYTES + 12_345
 """More than one part of S3 and many messages of JetStream, and a multiple of neither."""
 
@@ -129,21 +129,21 @@ async def test_a_put_that_is_cancelled_leaves_nothing(store: ObjectStore) -> Non
 async def test_a_copy_stands_by_itself(store: ObjectStore) -> None:
     content = os.urandom(300_000)
     await store.put(NAME, _pieces(content), limit=1 << 20)
-    await store.copy(NAME, "sessions/OTHER/work/fork")
-    await store.copy(NAME, "sessions/OTHER/work/fork")
+    await store.copy(NAME, "sessions/OTHER/saved/fork")
+    await store.copy(NAME, "sessions/OTHER/saved/fork")
     await store.delete(NAME)
-    assert await _read(store, "sessions/OTHER/work/fork") == content
+    assert await _read(store, "sessions/OTHER/saved/fork") == content
     with pytest.raises(ObjectNotFound):
         await store.stat(NAME)
 
 
 async def test_a_list_is_of_one_folder(store: ObjectStore) -> None:
-    for name in ("sessions/A/work/2", "sessions/A/work/1", "sessions/A/attachments/x", "sessions/AB/work/1"):
+    for name in ("sessions/A/saved/2", "sessions/A/saved/1", "sessions/A/attachments/x", "sessions/AB/saved/1"):
         await store.put(name, _pieces(b"x"), limit=1)
-    assert await store.list("sessions/A/work/") == ("sessions/A/work/1", "sessions/A/work/2")
+    assert await store.list("sessions/A/saved/") == ("sessions/A/saved/1", "sessions/A/saved/2")
     assert len(await store.list("sessions/A/")) == 3
-    await store.delete("sessions/A/work/1")
-    assert await store.list("sessions/A/work/") == ("sessions/A/work/2",)
+    await store.delete("sessions/A/saved/1")
+    assert await store.list("sessions/A/saved/") == ("sessions/A/saved/2",)
 
 
 async def test_two_puts_of_one_name_leave_one_of_them_whole(store: ObjectStore) -> None:

@@ -87,7 +87,7 @@ async def test_a_refusing_broker_is_asked_again_without_haste_until_it_takes_all
         nc = await server.connect()
         await broker.ensure_stream(nc)
         assert await asyncio.wait_for(asyncio.gather(*futures), 20) == list(range(1, 2_001))
-        await nc.close()
+        await broker.close(nc)
 
 
 async def test_closing_tells_everybody_who_still_waits(server: BrokerProcess) -> None:

@@ -74,7 +74,7 @@ async def log(tmp_path: Path) -> AsyncIterator[Log]:
         log.writer_creds.write_text(credentials.creds(account, "writer", everything, entropy=b"2" * 32, now=1_000))
         nc = await server.connect(creds=log.writer_creds)
         await broker.ensure_stream(nc)
-        await nc.close()
+        await broker.close(nc)
         yield log
 
 

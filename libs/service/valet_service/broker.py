@@ -4,6 +4,7 @@
 # pyright: reportUnknownMemberType=false
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 
 import nats
@@ -80,7 +81,7 @@ async def connect(
     )
     version = nc.connected_server_version
     if (version.major, version.minor) < NEEDED:
-        await nc.close()
+        await close(nc)
         raise BrokerTooOld(str(version), ".".join(map(str, NEEDED)))
     return nc
 
@@ -88,6 +89,12 @@ async def connect(
 async def connect_service(settings: Settings, name: str, **options: object) -> Client:
     """`connect` with a service's settings."""
     return await connect(settings.nats_url, name=name, creds=settings.nats_creds, **options)  # type: ignore[arg-type]
+
+
+async def close(nc: Client, within: float = limits.CONNECT_TIMEOUT) -> None:
+    """End a connection, whatever state it is in: one that was cut this moment has nothing left to say."""
+    with contextlib.suppress(OSError, TimeoutError, nats.errors.Error):
+        await asyncio.wait_for(nc.close(), within)
 
 
 async def subscribe(

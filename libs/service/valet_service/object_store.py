@@ -1,6 +1,6 @@
 """Where files go that are too large for events: saved work and attachments.
 
-Names are paths: `sessions/<session>/work/<turn>`, `sessions/<session>/attachments/<attachment>`. Two stores keep the
+Names are paths: `sessions/<session>/saved/<turn>`, `sessions/<session>/attachments/<attachment>`. Two stores keep the
 same promises (the tests run over both): JetStream's object store, which needs nothing besides the broker, and any
 server that speaks S3, by `[objects]` in `valet.toml`.
 """

@@ -125,7 +125,7 @@ class Outbox:
                 try:
                     await self._drive(nc)
                 finally:
-                    await _discard(nc)
+                    await broker.close(nc)
             except (OSError, nats.errors.Error, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
                 _log.info("outbox_reconnects", error=reason, unacknowledged=self.backlog)
@@ -194,10 +194,3 @@ class Outbox:
             self._wake.set()
 
         return receive
-
-
-async def _discard(nc: Client) -> None:
-    try:
-        await asyncio.wait_for(nc.close(), limits.CONNECT_TIMEOUT)
-    except (OSError, TimeoutError, nats.errors.Error) as error:
-        _log.debug("connection_discarded", error=str(error))

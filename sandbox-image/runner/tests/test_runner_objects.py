@@ -30,23 +30,23 @@ async def test_objects_are_put_and_got_with_the_token(place: Place, tmp_path: Pa
     content = os.urandom(3_000_000)
     source.write_bytes(content)
     objects = Objects(str(place.store.path), place.store.token)
-    await objects.put("sessions/s/work/t", source)
-    fetched = await objects.get("sessions/s/work/t", target, limit=len(content))
+    await objects.put("sessions/s/saved/t", source)
+    fetched = await objects.get("sessions/s/saved/t", target, limit=len(content))
     assert target.read_bytes() == content
     assert fetched.bytes == len(content)
     with pytest.raises(ObjectMissing):
-        await objects.get("sessions/s/work/none", target, limit=10)
+        await objects.get("sessions/s/saved/none", target, limit=10)
     with pytest.raises(ObjectRefused, match="larger than 10"):
-        await objects.get("sessions/s/work/t", target, limit=10)
+        await objects.get("sessions/s/saved/t", target, limit=10)
     with pytest.raises(ObjectRefused, match="407"):
-        await Objects(str(place.store.path), "wrong").put("sessions/s/work/t", source)
+        await Objects(str(place.store.path), "wrong").put("sessions/s/saved/t", source)
     place.store.cut_after = 1000
     with pytest.raises(ObjectsUnavailable):
-        await objects.get("sessions/s/work/t", target, limit=len(content))
+        await objects.get("sessions/s/saved/t", target, limit=len(content))
     with pytest.raises(ObjectRefused, match="no portal"):
-        await Objects("", place.store.token).put("sessions/s/work/t", source)
+        await Objects("", place.store.token).put("sessions/s/saved/t", source)
     with pytest.raises(ObjectsUnavailable):
-        await Objects("/nonexistent/portal.sock", place.store.token).get("sessions/s/work/t", target, limit=1)
+        await Objects("/nonexistent/portal.sock", place.store.token).get("sessions/s/saved/t", target, limit=1)
 
 
 def test_an_archive_of_another_make_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

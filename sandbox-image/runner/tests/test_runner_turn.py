@@ -205,7 +205,10 @@ async def test_a_retry_is_said_and_its_broken_try_leaves_no_text(live: Ledger) -
     turn = await live.dispatch("cut once")
     ended = await live.until(agent.TurnEnded, turn=turn)
     assert ended.data.status == "completed"
-    assert [change.status for change in live.said(agent.StatusChanged, turn=turn)] == ["retrying", "busy"]
+    changes = live.said(agent.StatusChanged, turn=turn)
+    assert [change.status for change in changes] == ["retrying", "busy"] * (len(changes) // 2)
+    # on a busy machine the next try may break off, too; each is said once
+    assert [change.attempt for change in changes[::2]] == list(range(1, len(changes) // 2 + 1))
     words = " ".join(f"w{number}" for number in range(1, 21))
     (message,) = live.said(agent.MessageCompleted, turn=turn)
     assert message.text == words

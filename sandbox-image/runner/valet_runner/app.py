@@ -9,7 +9,6 @@ import time
 from pathlib import Path
 from typing import NoReturn
 
-import nats.errors
 import uvloop
 from nats.aio.client import Client, RawCredentials
 from valet_protocol import ids, subjects
@@ -105,7 +104,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             )
 
         nc = await connect(True)
-        stack.push_async_callback(_disconnect, nc)
+        stack.push_async_callback(broker.close, nc, limits.DISCONNECT_TIMEOUT)
         attached = await _attach(spec, nc)
         outbox = await stack.enter_async_context(Outbox(lambda: connect(False)))
         publisher = Publisher(outbox, session_id=spec.session_id, epoch=spec.epoch, now_ms=_now_ms, new_id=ids.new_id)
@@ -278,13 +277,6 @@ async def _flush(publisher: Publisher) -> None:
 async def _wind_down(publisher: Publisher, opencode: asyncio.Task[None]) -> None:
     """Both at once: whoever stops the sandbox waits for a few seconds only."""
     await asyncio.gather(_flush(publisher), _end(opencode))
-
-
-async def _disconnect(nc: Client) -> None:
-    try:
-        await asyncio.wait_for(nc.close(), limits.DISCONNECT_TIMEOUT)
-    except (OSError, TimeoutError, nats.errors.Error) as error:
-        _log.info("broker_gone", error=str(error) or type(error).__name__)
 
 
 async def _end(task: asyncio.Task[None]) -> None:

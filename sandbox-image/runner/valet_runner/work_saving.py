@@ -60,7 +60,7 @@ class Saver:
     async def _save_within(
         self, turn_id: str, channels: Mapping[str, tuple[str, Path]], now: Snapshot | None, bounds: Bounds
     ) -> WorkSaved:
-        object_name = f"sessions/{self._spec.session_id}/work/{turn_id}"
+        object_name = f"sessions/{self._spec.session_id}/saved/{turn_id}"
         saved = [
             SavedConversation(channel=channel, session=session, file=work_bundle.conversation_file(number))
             for number, (channel, (session, _)) in enumerate(channels.items())

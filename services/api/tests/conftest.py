@@ -170,7 +170,7 @@ async def nc(nats: BrokerProcess) -> AsyncIterator[Client]:
     connection = await broker.connect(nats.url, name="test")
     await broker.ensure_stream(connection)
     yield connection
-    await connection.close()
+    await broker.close(connection)
 
 
 @pytest.fixture

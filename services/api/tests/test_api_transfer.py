@@ -212,7 +212,7 @@ async def test_a_fork_has_its_own_copy_of_the_files_and_attachments(
     async def content() -> AsyncIterator[bytes]:
         yield b"work"
 
-    name = f"sessions/{session}/work/T1"
+    name = f"sessions/{session}/saved/T1"
     stored = await objects.put(name, content(), limit=100)
     ledger.work = agent.WorkRef(object=name, bytes=stored.bytes, sha256=stored.sha256, base_commit="b" * 40)
     path = f"/api/sessions/{session}/attachments?name=a.txt"
@@ -229,7 +229,7 @@ async def test_a_fork_has_its_own_copy_of_the_files_and_attachments(
     assert isinstance(command, ForkSession)
     assert (command.source_session, command.message_id, command.title) == (session, "m", "F")
     assert command.work is not None
-    assert command.work.object == f"sessions/{fork}/work/fork"
+    assert command.work.object == f"sessions/{fork}/saved/fork"
     assert (command.work.sha256, command.work.base_commit) == (stored.sha256, "b" * 40)
     assert [chunk async for chunk in objects.get(command.work.object)] == [b"work"]
     assert (await client.get(f"/api/sessions/{fork}/attachments/{attached}")).content == b"attached"
@@ -238,7 +238,7 @@ async def test_a_fork_has_its_own_copy_of_the_files_and_attachments(
 async def test_a_fork_of_files_that_are_gone_is_refused(
     client: httpx.AsyncClient, ledger: FakeLedger, session: str
 ) -> None:
-    ledger.work = agent.WorkRef(object=f"sessions/{session}/work/gone", bytes=1, sha256="0" * 64)
+    ledger.work = agent.WorkRef(object=f"sessions/{session}/saved/gone", bytes=1, sha256="0" * 64)
     problem(await client.post(f"/api/sessions/{session}/fork", json={}), 409, "work_not_found")
     ledger.work = None
     assert (await client.post(f"/api/sessions/{session}/fork", json={})).status_code == 201

@@ -165,7 +165,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         sweeping.cancel()
         parts.door.close()
         await parts.objects.close()
-        await nc.close()
+        await broker.close(nc)
         pool.terminate()
 
 

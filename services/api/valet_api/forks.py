@@ -20,7 +20,7 @@ class Forks:
         """The work as a session's own. A second time changes nothing. Raises `Conflict` where it is gone."""
         if work is None:
             return None
-        target = f"sessions/{session_id}/work/fork"
+        target = f"sessions/{session_id}/saved/fork"
         try:
             async with asyncio.timeout(limits.COPY_WAIT):
                 await self._objects.copy(work.object, target)

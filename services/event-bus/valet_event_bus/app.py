@@ -143,7 +143,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     await tasks.end(*(task for task in (stopped, reading, *parts) if not task.done()))
     await attendance.close()
     store.close()
-    await nc.close()
+    await broker.close(nc)
     for task in parts:
         if task in done:
             task.result()  # a part that ended by itself has failed: say so, and be started again

@@ -287,7 +287,7 @@ asyncio.run(main())
     assert (stored.subject, stored.data) == (subject, b"from inside")
     assert "permissions violation" in str(refused).lower()
     print(f"round trip through two relays: {median_us:.0f} µs")
-    await nc.close()
+    await broker.close(nc)
 
 
 async def test_a_restarted_portal_serves_the_sandboxes_that_already_run(

@@ -54,7 +54,7 @@ class Session:
         return await self._say(head.encode())
 
     async def reads(self, epoch: int) -> tuple[str, asyncio.StreamReader, asyncio.StreamWriter]:
-        target = f"/objects/sessions/{self.id}/work/x"
+        target = f"/objects/sessions/{self.id}/saved/x"
         return await self._say(f"GET {target} HTTP/1.1\r\nAuthorization: Bearer {self.token(epoch)}\r\n\r\n".encode())
 
     async def until_refused(self, epoch: int) -> str:
@@ -90,7 +90,7 @@ async def session(servers) -> AsyncIterator[Session]:
     nc = await nats.connect(servers.broker.url, user_credentials=str(servers.creds("session-ledger")))
     await broker.ensure_stream(nc)
     yield Session(servers, nc)
-    await nc.close()
+    await broker.close(nc)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from valet_protocol import ids
 from valet_sandbox_controller import limits, portal_token
 from valet_sandbox_controller.errors import BadPortalRequest
 from valet_sandbox_controller.portal import object_names
+from valet_service import broker
 from valet_service.errors import ObjectNotFound
 from valet_service.jetstream_objects import JetStreamObjects
 
@@ -31,7 +32,7 @@ class Runner:
         self.session = session
         self.token = portal_token.mint(secret, session, 1, int(time.time()) + 60)
 
-    def name(self, rest: str = "work/turn") -> str:
+    def name(self, rest: str = "saved/turn") -> str:
         return f"sessions/{self.session}/{rest}"
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -67,7 +68,7 @@ def runner(servers) -> Runner:
 async def store(servers) -> AsyncIterator[JetStreamObjects]:
     nc: Client = await nats.connect(servers.broker.url, user_credentials=str(servers.creds("api")))
     yield JetStreamObjects(nc)
-    await nc.close()
+    await broker.close(nc)
 
 
 async def _once(content: bytes) -> AsyncIterator[bytes]:
@@ -88,7 +89,7 @@ async def test_work_that_was_put_is_there_for_everybody_and_for_the_runner(
 async def test_one_connection_serves_puts_and_gets_in_chunks_and_by_length(runner: Runner) -> None:
     reader, writer = await runner.open()
     for number in range(3):
-        target = f"/objects/{runner.name(f'work/{number}')}"
+        target = f"/objects/{runner.name(f'saved/{number}')}"
         writer.write(runner.head("PUT", target, "Transfer-Encoding: chunked") + b"5\r\nhello\r\n1\r\n!\r\n0\r\n\r\n")
         assert (await answered(reader))[0] == 201
         writer.write(runner.head("GET", target))
@@ -107,17 +108,17 @@ async def test_an_attachment_is_read_and_cannot_be_written(runner: Runner, store
 
 async def test_another_sessions_objects_are_out_of_reach(runner: Runner, store: JetStreamObjects) -> None:
     other = ids.new_id()
-    await store.put(f"sessions/{other}/work/turn", _once(b"secret"), limit=10)
+    await store.put(f"sessions/{other}/saved/turn", _once(b"secret"), limit=10)
     for method, body in (("GET", None), ("PUT", b"x")):
-        for name in (f"sessions/{other}/work/turn", f"sessions/{runner.session}x/work/y", "work/turn"):
+        for name in (f"sessions/{other}/saved/turn", f"sessions/{runner.session}x/saved/y", "saved/turn"):
             status, reason = await runner.ask(method, name, body)
             assert (status, b"own session" in reason) == (403, True), name
-    assert [chunk async for chunk in store.get(f"sessions/{other}/work/turn")] == [b"secret"]
+    assert [chunk async for chunk in store.get(f"sessions/{other}/saved/turn")] == [b"secret"]
 
 
 async def test_what_is_not_there_is_404(runner: Runner) -> None:
-    status, reason = await runner.ask("GET", runner.name("work/none"))
-    assert (status, runner.name("work/none") in reason.decode()) == (404, True)
+    status, reason = await runner.ask("GET", runner.name("saved/none"))
+    assert (status, runner.name("saved/none") in reason.decode()) == (404, True)
 
 
 @pytest.mark.parametrize("token", ["", "nonsense"])
@@ -132,16 +133,16 @@ async def test_without_a_valid_token_nothing_is_served(runner: Runner, token: st
     "target",
     [
         "/objects/",
-        "/objects/sessions/S/work/../../T/work/x",
-        "/objects/sessions/S/work/..",
-        "/objects/sessions/S/work/./x",
-        "/objects/sessions/S//work/x",
-        "/objects//sessions/S/work/x",
+        "/objects/sessions/S/saved/../../T/saved/x",
+        "/objects/sessions/S/saved/..",
+        "/objects/sessions/S/saved/./x",
+        "/objects/sessions/S//saved/x",
+        "/objects//sessions/S/saved/x",
         "/objects/sessions%2FS%2Fwork%2Fx",
-        "/objects/sessions/S/work/%2e%2e/x",
-        "/objects/sessions/S/work/x?y",
-        "/objects/sessions/S/work/x#y",
-        "/objects/sessions/S/work/\xfc",
+        "/objects/sessions/S/saved/%2e%2e/x",
+        "/objects/sessions/S/saved/x?y",
+        "/objects/sessions/S/saved/x#y",
+        "/objects/sessions/S/saved/\xfc",
         "/objects",
     ],
 )
@@ -155,7 +156,7 @@ def test_a_path_that_means_another_place_than_it_says_is_refused(method: str, ta
 @pytest.mark.parametrize("method", ["DELETE", "POST", "HEAD", "get"])
 def test_nothing_but_get_and_put_is_served(method: str) -> None:
     with pytest.raises(BadPortalRequest) as caught:
-        object_names.permitted("S", method, "/objects/sessions/S/work/x")
+        object_names.permitted("S", method, "/objects/sessions/S/saved/x")
     assert caught.value.status == 405
 
 
@@ -172,7 +173,7 @@ async def test_an_object_that_says_it_is_too_large_is_refused_before_it_comes(ru
 async def test_an_object_that_grows_too_large_is_refused_in_words_and_leaves_nothing(
     runner: Runner, shared_portal, store: JetStreamObjects
 ) -> None:
-    await runner.ask("PUT", runner.name("work/warm"), b"up")
+    await runner.ask("PUT", runner.name("saved/warm"), b"up")
     before = _resident(shared_portal.process.pid)
     reader, writer = await runner.open()
     writer.write(runner.head("PUT", f"/objects/{runner.name()}", "Transfer-Encoding: chunked"))

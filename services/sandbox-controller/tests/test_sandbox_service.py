@@ -87,7 +87,7 @@ async def ledger(servers) -> AsyncIterator[Ledger]:
     ledger = Ledger(nc, Storage(servers.places.data, servers.places.run).of(session), session)
     await ledger.listen()
     yield ledger
-    await nc.close()
+    await broker.close(nc)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ async def test_the_runner_gets_credentials_and_a_token_of_its_own_and_no_provide
     assert isinstance(codec.decode(message.data).data, SandboxRequested)
     await nc.publish(subjects.event(ids.new_id(), "agent", "runner_ready"), b"x")
     await testing.until(lambda: refused)
-    await nc.close()
+    await broker.close(nc)
 
 
 async def test_a_sandbox_survives_kill_9_of_the_controller_and_is_adopted(

@@ -92,7 +92,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         for task in background:
             task.cancel()
         await controller.hibernate_all()
-    await nc.close()
+    await broker.close(nc)
     pool.terminate()
 
 

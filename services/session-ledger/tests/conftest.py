@@ -118,4 +118,4 @@ async def platform(server: BrokerProcess, settings: Settings) -> AsyncIterator[P
     await broker.ensure_stream(nc)
     async with Outbox(lambda: server.connect("outbox", reconnect=False)) as outbox:
         yield Platform(nc, outbox)
-    await nc.close()
+    await broker.close(nc)

@@ -403,5 +403,5 @@ async def test_the_ledgers_own_credentials_are_enough(tmp_path: Path, database_u
         stored = await PutBackLog(nc).at(3)
         assert stored is not None
         assert stored.payload == payload
-        await nc.close()
+        await broker.close(nc)
     await pool.close()

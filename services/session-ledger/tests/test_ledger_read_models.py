@@ -139,7 +139,7 @@ async def test_what_a_turn_changed_reviewed_and_saved_can_be_read(ledger: Ledger
         await platform.ask(GetReview(session_id=session_id, user="ada"), ReviewView)
     change = agent.FileChange(path="a.txt", status="added", additions=1, deletions=0)
     finding = agent.Finding(file="a.txt", line=1, severity="major", text="wrong")
-    work = agent.WorkRef(object=f"sessions/{session_id}/work/{turn_id}", bytes=3, sha256="x")
+    work = agent.WorkRef(object=f"sessions/{session_id}/saved/{turn_id}", bytes=3, sha256="x")
     await sandbox.agent(agent.ReviewCompleted(turn_id=turn_id, summary="bad", findings=[finding]), turn_id)
     await sandbox.agent(agent.TurnChanged(turn_id=turn_id, files=[change], patch="+1"), turn_id)
     await sandbox.agent(agent.WorkSaved(turn_id=turn_id, work=work), turn_id)

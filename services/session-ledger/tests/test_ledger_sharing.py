@@ -244,12 +244,12 @@ def test_commands_that_wait_are_bounded() -> None:
 
 def test_a_runner_gets_the_latest_saved_work_of_its_own_session() -> None:
     story = running()
-    for name in ("sessions/S/work/t1", "sessions/OTHER/work/t1"):
+    for name in ("sessions/S/saved/t1", "sessions/OTHER/saved/t1"):
         work = agent.WorkRef(object=name, bytes=1, sha256="x")
         story.runner(agent.WorkSaved(turn_id="t1", work=work))
     given = attached(story.s, 1)
     assert given.work is not None
-    assert (given.work.object, given.policy, given.base_commit) == ("sessions/S/work/t1", story.s.policy, "base")
+    assert (given.work.object, given.policy, given.base_commit) == ("sessions/S/saved/t1", story.s.policy, "base")
 
 
 def _imported(work: agent.WorkRef | None = None) -> Story:
@@ -264,7 +264,7 @@ def _event(kind: str, **data: object) -> facts.EventImported:
 
 
 def test_an_import_begins_nothing_before_it_is_complete() -> None:
-    work = agent.WorkRef(object="sessions/S/work/fork", bytes=1, sha256="x", base_commit="c")
+    work = agent.WorkRef(object="sessions/S/saved/fork", bytes=1, sha256="x", base_commit="c")
     story = _imported(work)
     assert (story.settle(), story.s.status) == ([], "requested")
     with pytest.raises(Conflict, match="imported"):

@@ -11,6 +11,7 @@ from valet_protocol.events import agent, facts
 from valet_protocol.events.facts import QuestionAnswered, TurnDispatched
 from valet_protocol.ids import new_id
 from valet_protocol.requests import Accepted, SubmitPrompt
+from valet_service import database
 from valet_service.settings import Settings
 from valet_service.testing import BrokerProcess
 from valet_session_ledger import rebuild
@@ -112,6 +113,30 @@ async def test_while_postgresql_is_away_turns_go_on_and_nothing_is_lost(
         await _check(platform, ledger.settings, ids[1:], turns=5)
     finally:
         ledger.kill()
+
+
+async def test_no_cut_of_a_transaction_is_taken_for_an_error_of_the_program(own_database: Killable) -> None:
+    """Bug class: a connection cut in the middle of a statement is handed back with a class of error of its own."""
+    pool = await database.open_pool(own_database.url, size=6)
+    await pool.execute("CREATE TABLE written (number int)")
+    over = asyncio.Event()
+
+    async def insert() -> None:
+        async with pool.acquire() as connection, connection.transaction():
+            await connection.execute("INSERT INTO written SELECT generate_series(1, 20000)")
+
+    async def write() -> None:
+        while not over.is_set():
+            await database.persist(insert)
+
+    writers = [asyncio.create_task(write()) for _ in range(6)]
+    for _ in range(6):
+        await asyncio.sleep(0.1)  # somewhere in a statement
+        own_database.kill()
+        await asyncio.to_thread(own_database.start)
+    over.set()
+    await asyncio.gather(*writers)
+    pool.terminate()
 
 
 async def test_kill_9_of_the_broker_in_the_middle_loses_and_doubles_nothing(

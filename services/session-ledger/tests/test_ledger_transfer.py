@@ -269,11 +269,11 @@ async def test_neither_a_file_nor_a_runner_can_name_anothers_saved_work(
 ) -> None:
     source, runner = await _source(platform, turns=1)
     await runner.agent(
-        agent.WorkSaved(turn_id="t", work=WorkRef(object="sessions/01VICTIM/work/t", bytes=1, sha256="1" * 64))
+        agent.WorkSaved(turn_id="t", work=WorkRef(object="sessions/01VICTIM/saved/t", bytes=1, sha256="1" * 64))
     )
     await platform.create()
     lines = await wait_for(lambda: _export(platform, source), lambda lines: b"work_saved" in bytes(lines[-1]))
-    turn = WorkRef(object=f"sessions/{source}/work/t", bytes=1, sha256="0" * 64)
+    turn = WorkRef(object=f"sessions/{source}/saved/t", bytes=1, sha256="0" * 64)
     await runner.agent(agent.WorkSaved(turn_id="t", work=turn))
     await _turn(platform, source, runner, 2)
     fork = await _fork(platform, source)

@@ -87,7 +87,7 @@ class Log:
 
 
 def _work(folder: str, number: int) -> WorkRef:
-    return WorkRef(object=f"sessions/{folder}/work/t{number}", bytes=1, sha256=f"{number:064x}")
+    return WorkRef(object=f"sessions/{folder}/saved/t{number}", bytes=1, sha256=f"{number:064x}")
 
 
 def _two_turns() -> tuple[Log, int, int]:

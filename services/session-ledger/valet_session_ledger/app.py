@@ -58,8 +58,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         await broker.ensure_stream(nc)
         await _run(config, nc, pool, store, returned, stop)
     finally:
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(nc.close(), service_limits.CONNECT_TIMEOUT)
+        await broker.close(nc)
         pool.terminate()
 
 

@@ -138,7 +138,7 @@ def _boot_failed(state: SessionState, event: Event, data: agent.BootFailed) -> S
 
 def _work_saved(state: SessionState, event: Event, data: agent.WorkSaved) -> SessionState:
     """A sandbox may name its own session's objects only: what is put back, and what a fork starts from."""
-    if not data.work.object.startswith(f"sessions/{state.session_id}/work/"):
+    if not data.work.object.startswith(f"sessions/{state.session_id}/saved/"):
         return state
     return replace(state, work=data.work)
 

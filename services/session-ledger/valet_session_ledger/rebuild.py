@@ -87,7 +87,7 @@ async def _with_servers(settings: Settings, *, verify: bool) -> Rebuilt:
                 await transaction.rollback()
     finally:
         await connection.close(timeout=service_limits.DATABASE_CONNECT_TIMEOUT)  # pyright: ignore[reportArgumentType]
-        await nc.close()
+        await broker.close(nc)
 
 
 async def _put_back(settings: Settings, nc: Client) -> None:

@@ -136,7 +136,7 @@ def believed_work(event: Told, session_id: str) -> agent.WorkRef | None:
     """
     if not isinstance(event.data, agent.WorkSaved):
         return None
-    own = event.taken_over or event.data.work.object.startswith(f"sessions/{session_id}/work/")
+    own = event.taken_over or event.data.work.object.startswith(f"sessions/{session_id}/saved/")
     return event.data.work if own else None
 
 

@@ -16,6 +16,7 @@ import uvloop
 from nats.js.api import StorageType, StreamConfig
 from valet_protocol import codec, subjects
 from valet_protocol.events import facts
+from valet_service import broker
 from valet_service.durable_reader import Delivery, delete_consumer, ensure_consumer, read_durable
 from valet_service.log_reader import LogReader
 
@@ -74,7 +75,7 @@ async def _publishes(stage: Stage, scale: Scale) -> Spread:
         await js.publish("bench.floor", b"x" * 400)
         took.append((time.perf_counter() - began) * 1000)
     await js.delete_stream("BENCH")
-    await nc.close()
+    await broker.close(nc)
     return spread(took)
 
 
@@ -109,5 +110,5 @@ async def _prompts(stage: Stage, session_id: str, scale: Scale) -> Spread:
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
     await delete_consumer(nc, _CONSUMER)
-    await nc.close()
+    await broker.close(nc)
     return spread(took)

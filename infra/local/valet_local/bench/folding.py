@@ -91,7 +91,7 @@ async def _fill(server: BrokerProcess, scale: Scale) -> int:
     """Write the log; its last sequence."""
     nc = await server.connect("bench")
     await broker.ensure_stream(nc)
-    await nc.close()
+    await broker.close(nc)
     last = None
     async with Outbox(lambda: server.connect("bench-outbox", reconnect=False)) as outbox:
         for event in events.history(sessions=scale.fold_sessions, count=scale.fold_events, seed=1):
@@ -112,7 +112,7 @@ async def _count(server: BrokerProcess, count: int) -> float:
         while seen < count:
             seen += len(await reader.batch(1000))
     took = time.perf_counter() - began
-    await nc.close()
+    await broker.close(nc)
     return took
 
 

@@ -37,7 +37,7 @@ async def _publish(setup: Setup, commands: Commands) -> None:
 
     while order := await commands.next(Pace):
         report(await paced(order, write))
-    await nc.close()
+    await broker.close(nc)
 
 
 async def _forward(setup: Setup, commands: Commands) -> None:
@@ -65,7 +65,7 @@ async def _forward(setup: Setup, commands: Commands) -> None:
     await nc.flush()
     report(Started(port=server.sockets[0].getsockname()[1]))
     await commands.next(Pace)
-    await nc.close()
+    await broker.close(nc)
 
 
 async def _main(commands: Commands) -> None:

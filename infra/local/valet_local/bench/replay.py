@@ -12,6 +12,7 @@ import time
 
 import uvloop
 from valet_protocol import codec, subjects
+from valet_service import broker
 from valet_service.log_reader import LogReader
 
 from valet_local.bench import events, limits, wire
@@ -72,7 +73,7 @@ async def _read(stage: Stage, session_id: str, count: int) -> float:
         while seen < count:
             seen += len(await reader.batch(1000))
     took = time.perf_counter() - began
-    await nc.close()
+    await broker.close(nc)
     return took
 
 

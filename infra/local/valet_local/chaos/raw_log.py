@@ -16,6 +16,7 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.js import JetStreamContext
 from nats.js.api import ConsumerConfig, DeliverPolicy
+from valet_service import broker
 
 from valet_local.chaos import limits
 from valet_local.chaos.errors import ChaosFailed
@@ -64,8 +65,7 @@ class Tap:
                         self.deltas.append(stored)
                     self._hear(stored)
         finally:
-            with contextlib.suppress(OSError, TimeoutError, nats.errors.Error):
-                await asyncio.wait_for(nc.close(), 1.0)
+            await broker.close(nc)
 
 
 async def read_all(state: State) -> list[Stored]:
@@ -85,7 +85,7 @@ async def read_all(state: State) -> list[Stored]:
             pending = message.metadata.num_pending
         return found
     finally:
-        await nc.close()
+        await broker.close(nc)
 
 
 async def _connect(state: State) -> Client:

@@ -1,7 +1,6 @@
 """How long a part needs until it is useful again: asked from outside, by what it is there for."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ import httpx
 import msgspec
 import nats
 import nats.errors
+from valet_service import broker
 
 from valet_local.chaos import limits, targets
 from valet_local.chaos.stage import Stage
@@ -86,8 +86,7 @@ class Probes:
             info: dict[str, Any] = msgspec.json.decode(answer.data)
             return info.get("num_waiting", 0) > 0
         finally:
-            with contextlib.suppress(OSError, nats.errors.Error):
-                await nc.close()
+            await broker.close(nc)
 
     async def _door_opens(self) -> bool:
         """The portal answers on its socket; that it refuses what is no request of a sandbox is an answer."""

@@ -294,7 +294,7 @@ class WorkRef(Data, frozen=True, kw_only=True):
     """Saved work: the workspace's changes and the agent's conversation, as one object of the object store."""
 
     object: str
-    """Its name, `sessions/<session>/work/<turn>`."""
+    """Its name, `sessions/<session>/saved/<turn>`."""
     bytes: int
     """Size."""
     sha256: str
