@@ -5,7 +5,7 @@ Adding an event is adding a struct and a line here; the generated reference and 
 
 import msgspec
 
-from valet_protocol.events import agent, delta, facts, sandbox
+from valet_protocol.events import agent, delta, facts, machine, sandbox
 from valet_protocol.events.envelope import Data
 from valet_protocol.subjects import Source
 
@@ -78,6 +78,15 @@ EVENTS: tuple[EventType, ...] = (
     _line("agent", "conversation_reverted", agent.ConversationReverted),
     _line("agent", "conversation_unreverted", agent.ConversationUnreverted),
     _line("agent", "review_completed", agent.ReviewCompleted),
+    _line("agent", "boot_step_completed", machine.BootStepCompleted),
+    _line("agent", "service_changed", machine.ServiceChanged),
+    _line("agent", "process_created", machine.ProcessCreated),
+    _line("agent", "process_updated", machine.ProcessUpdated),
+    _line("agent", "process_exited", machine.ProcessExited),
+    _line("agent", "process_deleted", machine.ProcessDeleted),
+    _line("agent", "tunnels_changed", machine.TunnelsChanged),
+    _line("agent", "image_shown", machine.ImageShown),
+    _line("agent", "channel_replied", machine.ChannelReplied),
     _line("sandbox", "provisioning", sandbox.SandboxProvisioning),
     _line("sandbox", "ready", sandbox.SandboxReady),
     _line("sandbox", "failed", sandbox.SandboxFailed),

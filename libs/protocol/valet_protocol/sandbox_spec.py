@@ -34,6 +34,51 @@ class ProviderSpec(msgspec.Struct, frozen=True, kw_only=True):
     models: list[ModelSpec] = []
 
 
+class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox's gateway is told, as one JSON document on its standard input.
+
+    Not a file and no environment: the agent's commands can read both. Its process is not dumpable.
+    """
+
+    session_id: str
+    key: str
+    """Signs this session's sandbox tokens (`valet_service.sandbox_token`), and no other session's."""
+    tools_token: str
+    """What the agent's own programs show for `/api` and `/mcp`. No secret from the agent."""
+    socket: str | None = None
+    """Path of the unix socket on which it serves; the way in where sandboxes have no network of their own."""
+    host: str = "127.0.0.1"
+    port: int | None = 9000
+    """TCP port on which it serves as well; none for none."""
+    control_socket: str
+    """Unix socket for its own sandbox's runner: which OpenCode runs, which tunnels there are."""
+    tools_socket: str
+    """Where the runner answers `/api` and `/mcp`."""
+    processes_socket: str
+    """Where the processes are."""
+    state_dir: str
+    """Where it keeps its tunnels over a restart of its own."""
+    xterm_dir: str | None = None
+    """The unpacked npm packages of the terminal page: `xterm/` and `addon-fit/`; none for no page."""
+    services: dict[str, str] = {}
+    """What is proxied besides: `vscode`, `vnc`, `ttyd` to `http://127.0.0.1:<port>` or `unix:<path>`."""
+    secure: bool = False
+    """Whether browsers come by TLS: cookies are then marked so."""
+
+
+class ProcessesSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """What the process service of a sandbox is told, as one JSON document on its standard input."""
+
+    socket: str
+    """Path of the unix socket on which it serves."""
+    workspace: str
+    """Where a process starts unless its request says otherwise."""
+    spool_dir: str
+    """Where output goes that was asked to be kept whole."""
+    environment: dict[str, str] = {}
+    """What every process's environment begins with."""
+
+
 class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a runner needs."""
 
@@ -59,3 +104,15 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """`PATH` for OpenCode and the agent's commands; contains `rg` and `git`."""
     nats_url: str | None = None
     """Direct address of the broker where there is no portal (isolation `none` in tests); else none."""
+    gateway_key: str = ""
+    """The gateway's key, see `GatewaySpec.key`; empty for a sandbox without a gateway."""
+    gateway_socket: str | None = None
+    """Where the gateway serves for those outside; see `GatewaySpec.socket`."""
+    gateway_host: str = "127.0.0.1"
+    gateway_port: int = 9000
+    xterm_dir: str | None = None
+    """See `GatewaySpec.xterm_dir`."""
+    orchestrator: bool = False
+    """Whether the session's agent directs others: it is not offered the tools that end or report a child."""
+    persona: dict[str, str] = {}
+    """Files for the agent's persona folder, by name; shown to it as instructions, in the order of their names."""

@@ -1,0 +1,1 @@
+"""Everything an agent may ask of the platform."""

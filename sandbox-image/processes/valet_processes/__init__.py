@@ -1,0 +1,1 @@
+"""Processes and terminals of a sandbox, which outlive every connection to them."""

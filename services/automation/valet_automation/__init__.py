@@ -1,0 +1,1 @@
+"""The task board of agents."""

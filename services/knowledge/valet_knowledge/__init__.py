@@ -1,0 +1,1 @@
+"""What agents and people want to remember."""
