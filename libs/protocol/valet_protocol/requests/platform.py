@@ -31,6 +31,40 @@ class Attached(Reply, frozen=True, kw_only=True):
     """A turn dispatched but never started, which will be delivered again."""
 
 
+class GetOwner(Request, frozen=True, kw_only=True):
+    """Whose session is it? For services; goes to the session's ledger. Reply: `Owner`; refused with
+    `session_not_found`. The answer never changes."""
+
+    method: ClassVar[str] = "get_owner"
+    session_id: str
+
+
+class Owner(Reply, frozen=True, kw_only=True):
+    """Whom a session belongs to."""
+
+    session_id: str
+    user: str
+    parent: str | None = None
+    """The session that spawned it."""
+    orchestrator: bool = False
+    """Whether its agent directs others."""
+
+
+class GetEndpoint(Request, frozen=True, kw_only=True):
+    """Where is the gateway of a session's sandbox? Goes to `subjects.service("portal", …)`. Reply: `Endpoint`; refused
+    with `sandbox_not_running`."""
+
+    method: ClassVar[str] = "get_endpoint"
+    session_id: str
+
+
+class Endpoint(Reply, frozen=True, kw_only=True):
+    """The way to a sandbox's gateway, as long as that sandbox runs."""
+
+    url: str
+    """e.g. `http://127.0.0.1:40213`, without a slash at its end."""
+
+
 class Authenticate(Request, frozen=True, kw_only=True):
     """Who has this bearer token? Goes to `subjects.service("api", …)`. Reply: `Identity`."""
 
