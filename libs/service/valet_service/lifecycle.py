@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import importlib
 import os
 import signal
 import socket
@@ -11,9 +12,13 @@ from collections.abc import Awaitable, Callable
 import uvloop
 from valet_protocol.errors import ProtocolError
 
-from valet_service import limits, logs
+from valet_service import lean, limits, logs
 from valet_service.errors import ServiceError
 from valet_service.settings import Settings, load
+
+# here, because every service imports this module before anything that uses the broker
+with lean.without("aiohttp"):
+    importlib.import_module("nats.aio.transport")
 
 _PR_SET_PDEATHSIG = 1
 

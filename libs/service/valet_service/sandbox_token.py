@@ -7,8 +7,12 @@ other sandbox. Pure.
 import hmac
 from typing import Literal
 
-import jwt
 import msgspec
+
+from valet_service import lean
+
+with lean.without("cryptography"):  # HS256 needs none of it
+    import jwt
 
 Service = Literal["vscode", "vnc", "ttyd", "t", "processes", "opencode", "*"]
 """The first segment of the path it opens (`processes` is `/v1/processes` and `/pty`); `*` is everything that is for

@@ -1,9 +1,12 @@
 """The token with which a sandbox identifies itself at the portal: a JWT, HS256, for one session and epoch."""
 
-import jwt
 import msgspec
+from valet_service import lean
 
 from valet_sandbox_controller.errors import BadPortalRequest
+
+with lean.without("cryptography"):  # HS256 needs none of it
+    import jwt
 
 _SERVICE = "portal"
 

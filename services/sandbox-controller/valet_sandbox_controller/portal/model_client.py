@@ -3,9 +3,12 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-import httpx
+from valet_service import lean
 
 from valet_sandbox_controller import limits
+
+with lean.without("click"):  # of its command line, which would bring rich as well
+    import httpx
 
 
 class ModelClients:
