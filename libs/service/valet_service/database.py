@@ -34,18 +34,23 @@ argument): `persist` tells them apart.
 
 
 async def open_pool(url: str, *, size: int = 4) -> asyncpg.Pool:
-    """A pool of up to `size` connections, made on demand. Waits until the server answers."""
+    """A pool of up to `size` connections, made on demand and let go when idle. Waits until the server answers."""
 
     async def attempt() -> asyncpg.Pool:
-        pool = asyncpg.create_pool(
+        pool = await asyncpg.create_pool(
             url,
-            min_size=1,
+            min_size=0,
             max_size=size,
             timeout=limits.DATABASE_CONNECT_TIMEOUT,
             command_timeout=limits.DATABASE_COMMAND_TIMEOUT,
-            max_inactive_connection_lifetime=60,
+            max_inactive_connection_lifetime=limits.DATABASE_IDLE,
         )
-        return await pool
+        try:
+            await pool.execute("SELECT 1")
+        except BaseException:
+            pool.terminate()
+            raise
+        return pool
 
     return await persist(attempt)
 

@@ -66,6 +66,10 @@ HANDLER_RETRY_WAIT = 1.0
 DATABASE_CONNECT_TIMEOUT = 5.0
 """One attempt to reach PostgreSQL."""
 
+DATABASE_IDLE = 15.0
+"""A connection nobody used for that long is let go: each is a process of PostgreSQL's with 15 to 20 MB, and a new one
+is there in some 5 ms."""
+
 DATABASE_COMMAND_TIMEOUT = 20.0
 """One statement: the largest batch takes well under a second."""
 
@@ -98,6 +102,9 @@ S3_TRANSFER_TIMEOUT = 120.0
 
 S3_RETRY_TIMEOUT = 15.0
 """How long a failing request is repeated in all."""
+
+REQUEST_ID_CHARACTERS = 100
+"""Longest id of a request: a ULID has 26, a UUID 36; what is longer is not an id."""
 
 STOP_GRACE = 4.0
 """A service's own time to stop in order; the supervisor allows 5."""
