@@ -14,6 +14,7 @@ from harness.waiting import until
 PARTS = {
     "api": "valet_api",
     "event-bus": "valet_event_bus",
+    "knowledge+automation": "valet_service.host",
     "session-ledger": "valet_session_ledger",
     "sandbox-controller": "valet_sandbox_controller",
     "portal": "valet_sandbox_controller.portal",

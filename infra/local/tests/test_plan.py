@@ -52,6 +52,7 @@ def test_only_those_who_call_models_get_the_keys() -> None:
         "postgres": None,
         "session-ledger": "set",
         "event-bus": "set",
+        "knowledge+automation": "set",
         "api": "set",
         "sandbox-controller": "sk-secret",
         "portal": "sk-secret",
@@ -80,5 +81,19 @@ def test_variables_of_an_outer_platform_do_not_leak_in() -> None:
 def test_each_service_has_its_own_credentials_and_only_api_the_token() -> None:
     specs = _by_name()
     for name, _ in plan.SERVICE_MODULES:
-        assert specs[name].environment["VALET_NATS_CREDS"] == f"/d/keys/creds/{name}.creds"
+        if name in specs:
+            assert specs[name].environment["VALET_NATS_CREDS"] == f"/d/keys/creds/{name}.creds"
     assert [name for name, spec in specs.items() if "VALET_ADMIN_TOKEN_FILE" in spec.environment] == ["api"]
+
+
+def test_the_smallest_services_are_one_process_that_finds_the_credentials_of_each() -> None:
+    spec = _by_name()["knowledge+automation"]
+    assert spec.command[1:] == ("-m", "valet_service.host", "knowledge=valet_knowledge", "automation=valet_automation")
+    assert spec.environment["VALET_NATS_CREDS"] == "/d/keys/creds"
+    assert spec.after == ("nats", "postgres")
+
+
+def test_one_of_them_by_itself_is_a_process_like_any_other() -> None:
+    *_, spec = plan.build(FACTS, INHERITED, [("automation", "valet_automation")])
+    assert (spec.name, spec.command[1:]) == ("automation", ("-m", "valet_automation"))
+    assert spec.environment["VALET_NATS_CREDS"] == "/d/keys/creds/automation.creds"

@@ -101,6 +101,8 @@ async def connect(places: Layout, broker: nats.NatsServer) -> AsyncIterator[obje
             inbox = subjects.runner_inbox(SESSION)
         elif name == "portal":
             inbox = credentials.PORTAL_INBOX
+        elif name in ("knowledge", "automation"):
+            inbox = credentials.inbox(name)
         opened.append(await Connection().open(broker.url, creds, inbox))
         return opened[-1]
 
@@ -266,6 +268,45 @@ async def test_the_portal_stores_objects_learns_epochs_and_does_nothing_else(con
         assert not await portal.may_publish(subject), subject
     for subject in ("session.>", subjects.session(OTHER), "_INBOX.>", "rpc.>", ">", "$SYS.>"):
         assert not await portal.may_subscribe(subject), subject
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "others"),
+    [("knowledge", "write_memory", "create_task"), ("automation", "create_task", "write_memory")],
+)
+async def test_a_service_that_answers_agents_hears_its_own_tools_asks_for_owners_and_does_nothing_else(
+    connect, name: str, own: str, others: str
+) -> None:
+    ledger, runner, service = await connect("session-ledger"), await connect("runner"), await connect(name)
+
+    async def answer(message) -> None:
+        owner = await service.client.request(subjects.ledger_command(SESSION, "get_owner"), b"", timeout=5)
+        await message.respond(owner.data)
+
+    async def owner(message) -> None:
+        await message.respond(b"olga")
+
+    await ledger.client.subscribe("rpc.ledger.*.get_owner", cb=owner)
+    await service.client.subscribe(subjects.sandbox_request("*", own), queue=name, cb=answer)
+    await service._settle()
+    await ledger._settle()
+    assert (await runner.client.request(subjects.sandbox_request(SESSION, own), b"", timeout=5)).data == b"olga"
+    assert service.refusals == []
+    for subject in (
+        subjects.event(OTHER, "fact", "prompt_accepted"),
+        subjects.ledger_command(OTHER, "submit_prompt"),
+        subjects.ledger_query("list_sessions"),
+        subjects.sandbox_request(OTHER, own),
+        subjects.service("api", "authenticate"),
+        subjects.live(OTHER, "typing"),
+        f"{subjects.runner_inbox(SESSION)}.made.up",
+        f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.x",
+        f"$JS.API.STREAM.MSG.GET.{subjects.STREAM}",
+        "$O.VALET.M.x",
+    ):
+        assert not await service.may_publish(subject), subject
+    for subject in (subjects.sandbox_request("*", others), "rpc.session.>", "rpc.>", "session.>", "_INBOX.>", ">"):
+        assert not await service.may_subscribe(subject), subject
 
 
 async def test_a_consumer_of_the_portal_cannot_be_given_another_filter_than_it_names(connect) -> None:

@@ -1,7 +1,7 @@
 """Which processes make the platform, in which order and with which environment. Pure."""
 
 import signal
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -15,9 +15,14 @@ SERVICE_MODULES: tuple[tuple[str, str], ...] = (
     ("sandbox-controller", "valet_sandbox_controller"),
     ("portal", "valet_sandbox_controller.portal"),
     ("event-bus", "valet_event_bus"),
+    ("knowledge", "valet_knowledge"),
+    ("automation", "valet_automation"),
     ("api", "valet_api"),
 )
 """Service → the module that `python -m` runs."""
+
+_TOGETHER = ("knowledge", "automation")
+"""Services that are one process on one machine: of each by itself, nine tenths would be the same libraries."""
 
 _AFTER: Mapping[str, tuple[str, ...]] = {
     "portal": (),
@@ -94,16 +99,45 @@ def build(facts: Facts, inherited: Mapping[str, str], modules: Iterable[tuple[st
             stop_signal=signal.SIGINT,  # fast shutdown; SIGTERM would wait for its clients
         ),
     )
-    services = tuple(
-        ProcessSpec(
-            name=name,
-            command=(facts.python, "-m", module),
-            environment=service_environment(facts, inherited, name),
-            after=_AFTER.get(name, ("nats", "postgres")),
-        )
-        for name, module in modules
-    )
+    services = tuple(_process(facts, inherited, members) for members in _processes(modules))
     return servers + services
+
+
+def _processes(modules: Iterable[tuple[str, str]]) -> list[list[tuple[str, str]]]:
+    """Services by process, in their order."""
+    processes: list[list[tuple[str, str]]] = []
+    together: list[tuple[str, str]] = []
+    for one in modules:
+        if one[0] not in _TOGETHER:
+            processes.append([one])
+            continue
+        if not together:
+            processes.append(together)
+        together.append(one)
+    return processes
+
+
+def _process(facts: Facts, inherited: Mapping[str, str], members: Sequence[tuple[str, str]]) -> ProcessSpec:
+    """The process of one service, or of several that are one."""
+    (service, module), *others = members
+    if not others:
+        return ProcessSpec(
+            name=service,
+            command=(facts.python, "-m", module),
+            environment=service_environment(facts, inherited, service),
+            after=_AFTER.get(service, ("nats", "postgres")),
+        )
+    pairs = (f"{name}={module}" for name, module in members)
+    return ProcessSpec(
+        name="+".join(name for name, _ in members),
+        command=(facts.python, "-m", "valet_service.host", *pairs),
+        environment={
+            **service_environment(facts, inherited, service),
+            # each takes its own from there
+            "VALET_NATS_CREDS": str(facts.creds_dir),
+        },
+        after=("nats", "postgres"),
+    )
 
 
 def service_environment(facts: Facts, inherited: Mapping[str, str], service: str) -> dict[str, str]:

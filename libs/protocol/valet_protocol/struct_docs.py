@@ -83,6 +83,8 @@ def _words(kind: object, uses: dict[type[msgspec.Struct], None]) -> str:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is typing.Literal:
         return " or ".join(f"`{value}`" for value in inner)
+    if origin is typing.Annotated:  # a limit: the schema says it
+        return _words(inner[0], uses)
     if origin is list:
         return f"list of {_words(inner[0], uses)}"
     if origin is dict:

@@ -51,6 +51,7 @@ def test_an_empty_file_is_the_defaults() -> None:
         ('[sandbox]\n# words\nmemory_mb = "much"\n', 3, "sandbox.memory_mb: expected int, got str"),
         ('[sandbox]\nisolation = "docker"\n', 2, "docker"),
         ("[sandbox]\npids = 1\n", 2, "the least is 32"),
+        ('[sandbox]\npublic_host = "http://x:1"\n', 2, "without http://"),
         ("sandbox = 3\n", 1, "sandbox"),
         ("providers = 3\n", 1, "providers must be a table"),
         ('[providers.a]\nbase_url = "localhost:80"\nmodels = ["m"]\n', 2, "is not an http or https URL"),

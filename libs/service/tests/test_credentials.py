@@ -9,6 +9,7 @@ import json
 import nkeys
 import pytest
 from valet_protocol import subjects
+from valet_protocol.tools import TOOLS
 from valet_service import credentials
 
 ACCOUNT = credentials.key_from_entropy("account", b"a" * 32)
@@ -70,3 +71,12 @@ def test_no_service_may_publish_to_every_session_subject() -> None:
     for service in (*credentials.SERVICES, credentials.SUBSCRIBER):
         for subject in credentials.service_permissions(service).publish:
             assert not subject.startswith((">", "*", "session.>", "session.*.*.>", "session.*.>"))
+
+
+@pytest.mark.parametrize(
+    ("service", "category"), [("knowledge", "memory"), ("automation", "tasks"), ("event-bus", "notifications")]
+)
+def test_a_service_hears_every_tool_it_answers_and_no_other(service: str, category: str) -> None:
+    declared = {subjects.sandbox_request("*", tool.method) for tool in TOOLS if tool.category == category}
+    heard = {one for one in credentials.service_permissions(service).subscribe if one.startswith("rpc.session.")}
+    assert heard == declared

@@ -17,6 +17,7 @@ from valet_service.toml_reader import Reader
 
 _PROVIDER_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Isolation = Literal["bwrap", "none"]
@@ -91,6 +92,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Most processes and threads at once."""
     question_timeout_seconds: float = 300.0
     """How long a question of the agent waits for a person before its default is taken."""
+    public_host: str | None = None
+    """The name by which browsers elsewhere reach this machine. None: a sandbox's terminal, desktop and tunnels are
+    opened on this machine only.
+    """
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -292,6 +297,12 @@ def _check_sandbox(reader: Reader, sandbox: Sandbox) -> None:
         value = getattr(sandbox, name)
         if not value >= minimum:
             raise reader.error(("sandbox", name), f"sandbox.{name} is {value:g}; the least is {minimum:g}")
+    if sandbox.public_host is not None and not _HOST.fullmatch(sandbox.public_host):
+        raise reader.error(
+            ("sandbox", "public_host"),
+            f"sandbox.public_host is {sandbox.public_host!r}; write a name such as valet.example.org, or an IPv4 address,"
+            " without http:// and port",
+        )
 
 
 def _check_default_model(reader: Reader, config: ValetConfig) -> None:

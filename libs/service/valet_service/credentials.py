@@ -19,10 +19,11 @@ from typing import Literal
 import msgspec
 import nkeys
 from valet_protocol import subjects
+from valet_protocol.requests import GetOwner
 
 Role = Literal["operator", "account", "user"]
 
-SERVICES = ("api", "session-ledger", "sandbox-controller", "portal", "event-bus")
+SERVICES = ("api", "session-ledger", "sandbox-controller", "portal", "event-bus", "knowledge", "automation")
 """The services that hold credentials of their own."""
 
 SUBSCRIBER = "subscriber"
@@ -33,6 +34,13 @@ OBJECT_BUCKET = "VALET"
 
 PORTAL_INBOX = "_INBOX_portal"
 """The portal's own inbox prefix: it stands between sandboxes and everything, and hears no other service's answers."""
+
+ANSWERED: dict[str, tuple[str, ...]] = {
+    "knowledge": ("list_memories", "search_memories", "write_memory", "delete_memory"),
+    "automation": ("create_task", "list_tasks", "get_task", "update_task", "my_tasks"),
+    "event-bus": ("emit_notification", "check_mailbox", "mark_mailbox_read"),
+}
+"""Which tools of agents a service answers, by name: it hears no other request of a sandbox."""
 
 PORTAL_READS = ("sandbox_requested", "sandbox_release_requested")
 """The facts the portal reads, and no other: which epoch of a session may use it."""
@@ -154,6 +162,11 @@ def creds(
     )
 
 
+def inbox(service: str) -> str:
+    """The inbox prefix of a service that hears no other service's answers."""
+    return f"_INBOX_{service}"
+
+
 def service_permissions(service: str) -> Permissions:
     """What a service may do, by its name in `SERVICES` or `SUBSCRIBER`. Raises `KeyError` for any other."""
     return _SERVICE_PERMISSIONS[service]
@@ -219,6 +232,20 @@ _OBJECTS = tuple(
 _ANSWER = ("_INBOX.>", "$SRV.>")
 """Inboxes of the services themselves and the discovery of NATS micro services."""
 
+
+def _tools(service: str) -> tuple[str, ...]:
+    return tuple(subjects.sandbox_request("*", name) for name in ANSWERED[service])
+
+
+def _answers_tools(service: str) -> Permissions:
+    """A service that answers agents, asks the ledger whose session it is, and does nothing else on the broker."""
+    return Permissions(
+        publish=(f"rpc.ledger.*.{GetOwner.method}",),
+        subscribe=(*_tools(service), f"{inbox(service)}.>"),
+        may_respond=True,
+    )
+
+
 _SERVICE_PERMISSIONS: dict[str, Permissions] = {
     "api": Permissions(
         publish=("rpc.>", "platform.user.>", *_OBJECTS, *_READ_LOG, *_DROP_CONSUMER, *_MAKE_STREAM, *_ANSWER),
@@ -267,13 +294,16 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
             *(f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.*.{subjects.every('fact', name)}" for name in PORTAL_READS),
             f"$JS.FC.{subjects.STREAM}.>",
         ),
-        subscribe=(f"{PORTAL_INBOX}.>",),
+        subscribe=("rpc.portal.>", f"{PORTAL_INBOX}.>"),
+        may_respond=True,
     ),
     "event-bus": Permissions(
         publish=("live.>", "rpc.ledger.>", *_READ_LOG, *_DROP_CONSUMER, *_MAKE_STREAM, *_ANSWER),
-        subscribe=("live.>", "rpc.event-bus.>", *_ANSWER),
+        subscribe=("live.>", "rpc.event-bus.>", *_tools("event-bus"), *_ANSWER),
         may_respond=True,
     ),
+    "knowledge": _answers_tools("knowledge"),
+    "automation": _answers_tools("automation"),
     SUBSCRIBER: Permissions(publish=_READ_LOG, subscribe=("live.>", "_INBOX.>")),
 }
 

@@ -1,12 +1,13 @@
 """A real nats-server, a real PostgreSQL and real event bus processes; the ledger is a fake."""
 
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
-from valet_event_bus.testing import Bus
+from valet_event_bus.testing import Bus, Database
 from valet_protocol.errors import NotFound
 from valet_protocol.events.agent import Tokens
 from valet_protocol.requests import GetSession, SessionView
@@ -91,3 +92,18 @@ async def ledger(nc: Client) -> list[str]:
     await rpc.serve(nc, "rpc.ledger.*.get_session", GetSession, get_session, queue="ledger")
     await nc.flush()
     return asked
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[Database]:
+    """One for all tests; who stops it starts it again."""
+    with tempfile.TemporaryDirectory(prefix="valet-pg-") as folder:
+        database = Database(Path(folder))
+        database.start()
+        yield database
+        database.end(signal.SIGKILL)
+
+
+@pytest.fixture
+async def database_url(server: Database) -> str:
+    return await server.create()

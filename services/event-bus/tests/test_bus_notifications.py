@@ -30,20 +30,6 @@ from valet_service.outbox import Outbox
 from valet_service.testing import BrokerProcess
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[Database]:
-    with tempfile.TemporaryDirectory(prefix="valet-pg-") as folder:
-        database = Database(Path(folder))
-        database.start()
-        yield database
-        database.end(signal.SIGKILL)
-
-
-@pytest.fixture
-async def database_url(server: Database) -> str:
-    return await server.create()
-
-
 @pytest.fixture
 def buses(nats: BrokerProcess, nc: Client, database_url: str) -> Iterator[list[Bus]]:
     """Two replicas; the second is not started."""

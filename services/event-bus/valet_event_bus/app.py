@@ -8,18 +8,21 @@ import socket
 from nats.aio.client import Client as Broker
 from valet_protocol.requests import HandOver
 from valet_service import broker, lifecycle, logs, tasks
+from valet_service.owners import Owners
 from valet_service.settings import Settings
 
 from valet_event_bus import limits, stream
 from valet_event_bus.access import Access
+from valet_event_bus.addressees import Addressees
 from valet_event_bus.attendance import Attendance
 from valet_event_bus.client import Client, tune
 from valet_event_bus.config import socket_path
 from valet_event_bus.hand_over import Entrance
 from valet_event_bus.hub import Hub
-from valet_event_bus.mailbox import Mailboxes
+from valet_event_bus.note_store import NoteStore
 from valet_event_bus.notifier import Notifier
 from valet_event_bus.serve import NotificationRequests
+from valet_event_bus.serve_notes import NoteRequests
 from valet_event_bus.sse import SseClient
 from valet_event_bus.store import Store
 from valet_event_bus.ws import WsClient
@@ -30,12 +33,12 @@ _log = logs.get(__name__)
 class Clients:
     """Every connected client."""
 
-    def __init__(self, nc: Broker, hub: Hub, access: Access, attendance: Attendance, mailboxes: Mailboxes) -> None:
+    def __init__(self, nc: Broker, hub: Hub, access: Access, attendance: Attendance, addressees: Addressees) -> None:
         self._nc = nc
         self._hub = hub
         self._access = access
         self._attendance = attendance
-        self._mailboxes = mailboxes
+        self._addressees = addressees
         self._all: dict[Client, None] = {}
         self._starting: set[asyncio.Task[None]] = set()
         self._empty = asyncio.Event()
@@ -53,7 +56,7 @@ class Clients:
             await asyncio.get_running_loop().connect_accepted_socket(lambda: client, connection)
             self._all[client] = None
             if isinstance(client, WsClient):
-                self._mailboxes.add(client)
+                self._addressees.add(client)
         except OSError as error:  # it went away on the way here
             _log.debug("connection_gone", error=str(error))
             connection.close()
@@ -67,7 +70,7 @@ class Clients:
 
     def _closed(self, client: Client) -> None:
         self._all.pop(client, None)
-        self._mailboxes.remove(client)
+        self._addressees.remove(client)
         if not self._all:
             self._empty.set()
 
@@ -114,8 +117,8 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     log_end = await stream.last_seq(nc)
     hub = Hub(nc, log_end, access)
     attendance = Attendance(nc)
-    mailboxes = Mailboxes()
-    clients = Clients(nc, hub, access, attendance, mailboxes)
+    addressees = Addressees()
+    clients = Clients(nc, hub, access, attendance, addressees)
     store = Store()
     parts = [
         asyncio.create_task(hub.run()),
@@ -129,8 +132,9 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         parts.append(asyncio.create_task(keep_notifications(settings.database_url, log_end, store, notifier, hub)))
     else:
         _log.warning("no_notifications", reason="VALET_DATABASE_URL is not set: sessions can be followed, no more")
-    await mailboxes.listen(nc)
+    await addressees.listen(nc)
     await NotificationRequests(nc, store).start()
+    await NoteRequests(nc, NoteStore(store), Owners(nc, limits.OWNERS_KEPT)).start()
     stopped = asyncio.create_task(stop.wait())
     reading = asyncio.create_task(hub.reading.wait())
     done, _ = await asyncio.wait([stopped, reading, *parts], return_when=asyncio.FIRST_COMPLETED)

@@ -124,8 +124,23 @@ NOTIFICATION_PAGE = 200
 NOTIFICATIONS_NAMED = 1000
 """Ids in one request to mark as read."""
 
-DATABASE_CONNECTIONS = 2
-"""One that stores and one for people who list: a page takes a millisecond."""
+DATABASE_CONNECTIONS = 3
+"""One that stores, one for people who list and one for agents: a page takes a millisecond."""
 
 DATABASE_ANSWER = 2.0
 """For a page of notifications while this replica starts or the database restarts; then the answer is to try again."""
+
+OWNERS_KEPT = 10_000
+"""Sessions whose owner is remembered: far more than are awake at once, some 5 MB."""
+
+NOTES_AN_HOUR = 60
+"""Notes one agent may write: one a minute is already more than people read; an agent in a loop writes one a second."""
+
+MAILBOX_UNREAD = 500
+"""Unread notes in one mailbox: a session that does not look is not filled up for ever."""
+
+NOTE_ANSWER = 8.0
+"""For one request of an agent while the database restarts (a second or two): it waits 15 s for the whole."""
+
+ANSWERS_KEPT = 24 * 3600
+"""Seconds the answer to a request is kept for when it comes again: a runner gives up after minutes."""

@@ -83,7 +83,7 @@ class Notifier:
                 await asyncio.sleep(limits.NOTIFY_RETRY)
         for one in news:
             if isinstance(one, Notification):
-                await tell(self._nc, one.user, {"type": "notification", "notification": view(one)})
+                await tell_notification(self._nc, one)
             else:
                 await tell_read(self._nc, one)
 
@@ -105,6 +105,11 @@ def _event(entry: Entry) -> Event | None:
         _log.warning("not_an_event", seq=entry.seq, subject=entry.subject, error=f"calls itself {event.type}")
         return None
     return event
+
+
+async def tell_notification(nc: Client, one: Notification) -> None:
+    """Let its user's connections know of a new one."""
+    await tell(nc, one.user, {"type": "notification", "notification": view(one)})
 
 
 async def tell_read(nc: Client, read: Read) -> None:

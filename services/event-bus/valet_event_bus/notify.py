@@ -34,6 +34,7 @@ from valet_protocol.events.facts import (
 )
 from valet_protocol.ids import derived_id
 from valet_protocol.requests import NotificationKind
+from valet_protocol.tools.notifications import NoteLevel
 
 from valet_event_bus import limits
 
@@ -106,7 +107,7 @@ class Audience(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True):
-    """One user is to be told of one event."""
+    """One user is to be told of one event, or of what an agent says."""
 
     id: str
     user: str
@@ -116,7 +117,9 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True):
     text: str
     turn_id: str | None = None
     question_id: str | None = None
+    level: NoteLevel | None = None
     seq: int
+    """0 where it is no event."""
     time_ms: int
 
 

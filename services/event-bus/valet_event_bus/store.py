@@ -1,24 +1,25 @@
 """Notifications in PostgreSQL, schema `notifications`. The statements are in `queries.sql`."""
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 
 import asyncpg
 import msgspec
 from valet_protocol.codec import rfc3339
 from valet_protocol.events.envelope import Event
 from valet_protocol.requests import NotificationPage, NotificationView
-from valet_service import database
+from valet_service import database, named_sql
+from valet_service.once import Connection
 
 from valet_event_bus import limits
 from valet_event_bus.notify import Audience, Digest, Notification
 
 SCHEMA = "notifications"
+QUERIES = named_sql.queries("valet_event_bus")
 
-_ALL = (1 << 63) - 1
+NEWEST = (1 << 63) - 1
+"""Above every number of a row."""
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,9 +41,7 @@ class Store:
         """Connect and bring the schema up to date; waits for the server. At the very first start nobody is told of
         what is in the log already, which reaches up to `log_end`."""
         pool = await database.open_pool(url, size=limits.DATABASE_CONNECTIONS)
-        folder = files("valet_event_bus").joinpath("migrations")
-        found = sorted((one for one in folder.iterdir() if one.name.endswith(".sql")), key=lambda file: file.name)
-        await database.persist(lambda: database.migrate(pool, SCHEMA, found))
+        await database.persist(lambda: database.migrate(pool, SCHEMA, named_sql.migrations("valet_event_bus")))
         await database.persist(lambda: pool.execute(QUERIES["begin"], log_end))
         self._pool = pool
         self._opened.set()
@@ -54,7 +53,7 @@ class Store:
 
     async def position(self) -> int:
         """How far the log was read. Raises one of `database.UNAVAILABLE`."""
-        return await (await self._connected()).fetchval(QUERIES["position"])
+        return await (await self.connected()).fetchval(QUERIES["position"])
 
     async def keep(
         self,
@@ -66,7 +65,7 @@ class Store:
         all in one transaction. `decide` gets the events, what is known of their sessions, and up to where to be silent.
         Returns what changed for people, in order. Raises one of `database.UNAVAILABLE`.
         """
-        pool = await self._connected()
+        pool = await self.connected()
         async with pool.acquire() as connection, connection.transaction():
             row = await connection.fetchrow(QUERIES["lock_position"])
             fresh = [event for event in events if event.seq > row["seq"]]
@@ -79,14 +78,14 @@ class Store:
             await connection.execute(QUERIES["advance"], upto)
         return news
 
-    async def _write(self, connection: asyncpg.pool.PoolConnectionProxy, digest: Digest) -> list[Notification | Read]:
+    async def _write(self, connection: Connection, digest: Digest) -> list[Notification | Read]:
         for session_id, audience in digest.audiences.items():
             text = msgspec.json.encode(audience).decode()
             await connection.execute(QUERIES["save_audience"], session_id, text)
         news: list[Notification | Read] = []
         for one in digest.outcomes:
             if isinstance(one, Notification):
-                if await self._add(connection, one):
+                if await add(connection, one):
                     news.append(one)
                 continue
             question = _storable(one.question_id)
@@ -94,27 +93,13 @@ class Store:
             news += [Read(user=row["user_id"], ids=[row["id"]]) for row in rows]
         return news
 
-    async def _add(self, connection: asyncpg.pool.PoolConnectionProxy, one: Notification) -> bool:
-        number = await connection.fetchval(
-            QUERIES["add"],
-            one.id,
-            one.user,
-            one.kind,
-            one.session_id,
-            one.title,
-            one.text,
-            _storable(one.turn_id),
-            _storable(one.question_id),
-            one.seq,
-            one.time_ms,
-        )
-        return number is not None
-
     async def page(self, user: str, limit: int, before: int | None, unread: bool) -> NotificationPage:
         """A user's notifications, newest first. Raises one of `database.UNAVAILABLE`."""
-        pool = await self._connected()
+        pool = await self.connected()
         limit = max(1, min(limit, limits.NOTIFICATION_PAGE))
-        rows = await pool.fetch(QUERIES["page"], user, _ALL if before is None else min(before, _ALL), unread, limit + 1)
+        rows = await pool.fetch(
+            QUERIES["page"], user, NEWEST if before is None else min(before, NEWEST), unread, limit + 1
+        )
         return NotificationPage(
             items=[_view(row) for row in rows[:limit]],
             unread=await pool.fetchval(QUERIES["unread"], user),
@@ -124,7 +109,7 @@ class Store:
     async def mark(self, user: str, ids: Sequence[str] | None) -> tuple[list[str], int]:
         """A user has read some, or all: those that were unread, and how many still are. Raises one of
         `database.UNAVAILABLE`."""
-        pool = await self._connected()
+        pool = await self.connected()
         if ids is None:
             rows = await pool.fetch(QUERIES["mark_all"], user, self._now_ms())
         else:
@@ -133,14 +118,37 @@ class Store:
         return [row["id"] for row in rows], await pool.fetchval(QUERIES["unread"], user)
 
     async def prune(self) -> None:
-        """Remove what was read long ago. Raises one of `database.UNAVAILABLE`."""
+        """Remove what was read long ago, and old answers to agents. Raises one of `database.UNAVAILABLE`."""
+        pool = await self.connected()
         before = self._now_ms() - limits.NOTIFICATION_KEPT * 24 * 3600 * 1000
-        await (await self._connected()).execute(QUERIES["prune"], before)
+        await pool.execute(QUERIES["prune"], before)
+        await pool.execute(QUERIES["prune_notes"], before)
+        await pool.execute(QUERIES["prune_answers"], self._now_ms() - limits.ANSWERS_KEPT * 1000)
 
-    async def _connected(self) -> asyncpg.Pool:
+    async def connected(self) -> asyncpg.Pool:
+        """Waits for `open`."""
         await self._opened.wait()
         assert self._pool
         return self._pool
+
+
+async def add(connection: Connection, one: Notification) -> bool:
+    """Store a notification; whether it is new. The position must be locked, so that numbers grow as they are seen."""
+    number = await connection.fetchval(
+        QUERIES["add"],
+        one.id,
+        one.user,
+        one.kind,
+        one.session_id,
+        one.title,
+        one.text,
+        _storable(one.turn_id),
+        _storable(one.question_id),
+        one.level,
+        one.seq,
+        one.time_ms,
+    )
+    return number is not None
 
 
 def view(one: Notification) -> NotificationView:
@@ -153,6 +161,7 @@ def view(one: Notification) -> NotificationView:
         text=one.text,
         turn_id=one.turn_id,
         question_id=one.question_id,
+        level=one.level,
         created_at=rfc3339(one.time_ms),
         seq=one.seq,
     )
@@ -167,6 +176,7 @@ def _view(row: asyncpg.Record) -> NotificationView:
         text=row["text"],
         turn_id=row["turn_id"],
         question_id=row["question_id"],
+        level=row["level"],
         created_at=rfc3339(row["created_ms"]),
         read_at=None if row["read_ms"] is None else rfc3339(row["read_ms"]),
         seq=row["seq"],
@@ -176,12 +186,3 @@ def _view(row: asyncpg.Record) -> NotificationView:
 def _storable(text: str | None) -> str | None:
     """An id that a runner made up, without the one character PostgreSQL does not store."""
     return None if text is None else text.replace("\0", "")
-
-
-def _queries() -> dict[str, str]:
-    text = files("valet_event_bus").joinpath("queries.sql").read_text()
-    parts = re.split(r"^-- name: (\w+)\n", text, flags=re.M)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-QUERIES = _queries()

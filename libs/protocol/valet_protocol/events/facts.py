@@ -13,6 +13,10 @@ EndedBy = Literal["runner_lost", "silent", "aborted", "terminated", "failed"]
 InterruptedBy = Literal["person", "silent", "steer"]
 AnswerSource = Literal["person", "default", "policy"]
 CommandName = Literal["revert", "unrevert", "new_conversation", "list_commands"]
+ChildChange = Literal[
+    "started", "turn_completed", "turn_failed", "turn_interrupted", "completed", "given_up", "failed", "terminated"
+]
+Outcome = Literal["done", "failed"]
 
 
 class PermissionRule(Data, frozen=True, kw_only=True):
@@ -56,8 +60,19 @@ class Attachment(Data, frozen=True, kw_only=True):
     """Of the content, hexadecimal."""
 
 
+class Sender(Data, frozen=True, kw_only=True):
+    """The session whose agent wrote a prompt, where no person did."""
+
+    session_id: str
+    """The session."""
+    title: str = ""
+    """Its title at the time."""
+    turn_id: str | None = None
+    """The turn in which the agent wrote it, where it was one."""
+
+
 class SessionRequested(Data, frozen=True, kw_only=True):
-    """A person asked for a session. The first event of every session."""
+    """A person, or another session's agent, asked for a session. The first event of every session."""
 
     owner: str
     """User id."""
@@ -73,6 +88,12 @@ class SessionRequested(Data, frozen=True, kw_only=True):
     """How its questions and permissions are treated."""
     idempotency_key: str | None = None
     """The client's `Idempotency-Key`, where it sent one."""
+    parent: str | None = None
+    """The session whose agent asked for it; its owner is this one's."""
+    ancestors: list[str] = []
+    """Every session above it, its parent first; empty where a person asked."""
+    orchestrator: bool = False
+    """Whether its agent directs others: it reaches every session of its owner, and does not end its own."""
 
 
 class SandboxRequested(Data, frozen=True, kw_only=True):
@@ -143,6 +164,8 @@ class PromptAccepted(Data, frozen=True, kw_only=True):
     """The author's address for git commits of its turn."""
     answers: str | None = None
     """Id of the question this prompt answers, when its turn had ended before the answer came."""
+    sender: Sender | None = None
+    """The session whose agent wrote it, on behalf of `author`; none for a person's."""
     idempotency_key: str | None = None
     """The client's `Idempotency-Key`, where it sent one."""
 
@@ -270,11 +293,17 @@ class SessionFailed(Data, frozen=True, kw_only=True):
     """What happened, in the failing program's own words where it has some, and what can be done."""
 
 
-class SessionTerminated(Data, frozen=True, kw_only=True):
-    """A person ended the session."""
+class SessionTerminated(Data, frozen=True, kw_only=True, omit_defaults=True):
+    """A person, a session above it, or its own agent ended the session."""
 
     by: str
-    """User id."""
+    """User id; empty when its own agent did."""
+    session: str | None = None
+    """The session above it whose agent, or whose own end, ended it."""
+    completed: Outcome | None = None
+    """Where its own agent ended it: whether its task was done."""
+    detail: str = ""
+    """What the agent said of its work then, or why the session was ended."""
 
 
 class SessionRenamed(Data, frozen=True, kw_only=True):
@@ -422,3 +451,66 @@ class ImportCompleted(Data, frozen=True, kw_only=True):
 
     events: int
     """How many were taken over."""
+
+
+class ChildRequested(Data, frozen=True, kw_only=True):
+    """The session's agent wants another session made. All that makes it is here; the ledger carries it out."""
+
+    child_id: str
+    """The new session's id, derived from this one and the request."""
+    request_id: str
+    """Made once for each call of the agent's."""
+    title: str = ""
+    """The child's title; empty until its agent gives one."""
+    repo: str | None = None
+    """Git URL or absolute host path; none for an empty workspace."""
+    branch: str | None = None
+    """Branch, none for the repository's default."""
+    model: str
+    """Default model as `provider/model`."""
+    policy: SessionPolicy = SessionPolicy()
+    """How its questions and permissions are treated."""
+    orchestrator: bool = False
+    """Whether its agent directs others."""
+    notify: bool = False
+    """Whether this session's agent gets a prompt when the child changes."""
+    prompt_id: str
+    """Id of its first prompt."""
+    prompt: str
+    """Text of its first prompt, with who sends it."""
+
+
+class ChildChanged(Data, frozen=True, kw_only=True):
+    """What became of a child. A turn that a lost sandbox ends is one of the changes; the loss itself is not."""
+
+    child_id: str
+    """The child's session id."""
+    change: ChildChange
+    """It was made; a turn of it is over; its agent completed it, or gave its task up; it failed; or it was ended."""
+    child_seq: int = 0
+    """Sequence of the child's event that this tells of; 0 for what happened before it had any."""
+    turn_id: str | None = None
+    """The child's turn, where it is about one."""
+    title: str = ""
+    """The child's title then."""
+    detail: str = ""
+    """The end of what its agent said, its summary, or what went wrong."""
+
+
+class ParentTold(Data, frozen=True, kw_only=True):
+    """The parent's log has what became of this session up to one of its events."""
+
+    child_seq: int
+    """Sequence of the event, of this session, that the parent was told of."""
+
+
+class CompletionRequested(Data, frozen=True, kw_only=True):
+    """The session's agent says that its work is over: the session ends when nothing is left to do in it. A prompt that
+    comes before that takes this back."""
+
+    request_id: str
+    """Made once for each call of the agent's."""
+    outcome: Outcome = "done"
+    """Whether the task was done."""
+    summary: str
+    """What was done, for people and for the parent."""

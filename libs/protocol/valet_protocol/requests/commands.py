@@ -8,7 +8,16 @@ from typing import ClassVar, Literal
 import msgspec
 
 from valet_protocol.events.agent import WorkRef
-from valet_protocol.events.facts import Attachment, CommandName, PromptKind, PromptMode, SessionPolicy
+from valet_protocol.events.facts import (
+    Attachment,
+    ChildChange,
+    CommandName,
+    Outcome,
+    PromptKind,
+    PromptMode,
+    Sender,
+    SessionPolicy,
+)
 from valet_protocol.requests.base import Request
 
 
@@ -24,6 +33,10 @@ class CreateSession(Request, frozen=True, kw_only=True):
     model: str
     policy: SessionPolicy = SessionPolicy()
     idempotency_key: str | None = None
+    orchestrator: bool = False
+    """Whether its agent directs others: it reaches every session of its owner."""
+    ancestors: list[str] = []
+    """For the ledger: the sessions above it, its parent first."""
 
 
 class SubmitPrompt(Request, frozen=True, kw_only=True):
@@ -44,6 +57,8 @@ class SubmitPrompt(Request, frozen=True, kw_only=True):
     author_name: str = ""
     author_email: str = ""
     idempotency_key: str | None = None
+    sender: Sender | None = None
+    """For the ledger: the session whose agent wrote it."""
 
 
 class EditPrompt(Request, frozen=True, kw_only=True):
@@ -97,11 +112,15 @@ class AbortTurn(Request, frozen=True, kw_only=True):
 
 
 class TerminateSession(Request, frozen=True, kw_only=True):
-    """End a session and its sandbox for good. Its history stays readable. Reply: `Done`."""
+    """End a session, those below it, and their sandboxes for good. Their history stays readable. Reply: `Done`."""
 
     method: ClassVar[str] = "terminate_session"
     session_id: str
     user: str
+    session: str | None = None
+    """For the ledger: the session above it whose agent, or whose own end, ends it."""
+    reason: str = ""
+    """Why, for people."""
 
 
 class RenameSession(Request, frozen=True, kw_only=True):
@@ -235,3 +254,56 @@ class ImportEvents(Request, frozen=True, kw_only=True):
     """CloudEvents of the export, each with the extension attribute `seq`."""
     last: bool
     idempotency_key: str | None = None
+
+
+class RequestChild(Request, frozen=True, kw_only=True):
+    """Have a session made below this one, with its first prompt. Reply: `Done`, once it is certain that there will be.
+
+    The same request id again is the same child. What is none is this session's own.
+    """
+
+    method: ClassVar[str] = "request_child"
+    session_id: str
+    request_id: str
+    prompt: str
+    title: str = ""
+    repo: str | None = None
+    branch: str | None = None
+    model: str | None = None
+    policy: SessionPolicy | None = None
+    orchestrator: bool = False
+    notify: bool = False
+    """Whether the agent gets a prompt when the child changes."""
+
+
+class ReportChild(Request, frozen=True, kw_only=True):
+    """What became of a child, told to its parent; between ledgers. Reply: `Done`. What it knows already, or better, it
+    does not take."""
+
+    method: ClassVar[str] = "report_child"
+    session_id: str
+    """The parent."""
+    child_id: str
+    change: ChildChange
+    child_seq: int = 0
+    turn_id: str | None = None
+    title: str = ""
+    detail: str = ""
+
+
+class NoteParentTold(Request, frozen=True, kw_only=True):
+    """The parent has what became of this session up to one of its events; between ledgers. Reply: `Done`."""
+
+    method: ClassVar[str] = "note_parent_told"
+    session_id: str
+    child_seq: int
+
+
+class RequestCompletion(Request, frozen=True, kw_only=True):
+    """Its own agent says that the session's work is over. Reply: `Done`. It ends when nothing is left to do in it."""
+
+    method: ClassVar[str] = "request_completion"
+    session_id: str
+    request_id: str
+    outcome: Outcome = "done"
+    summary: str

@@ -12,7 +12,9 @@ NotificationKind = Literal[
     "turn_interrupted",
     "session_failed",
     "participant_added",
+    "agent",
 ]
+"""`agent`: what the session's agent tells people by itself; the others follow from events."""
 
 
 class NotificationView(Reply, frozen=True, kw_only=True):
@@ -25,7 +27,9 @@ class NotificationView(Reply, frozen=True, kw_only=True):
     title: str
     """The session's title when it happened; may be empty."""
     text: str
-    """What happened, for people: the question, the error, the role."""
+    """What happened, for people: the question, the error, the role, the agent's words."""
+    level: Literal["info", "warning", "error"] | None = None
+    """How much it matters, where an agent says it."""
     turn_id: str | None = None
     """The turn that ended."""
     question_id: str | None = None
@@ -35,7 +39,7 @@ class NotificationView(Reply, frozen=True, kw_only=True):
     read_at: str | None = None
     """When it was read, or the question settled; none while it is unread."""
     seq: int
-    """Sequence of the event."""
+    """Sequence of the event; 0 for what an agent says, which is no event."""
 
 
 class NotificationPage(Reply, frozen=True, kw_only=True):

@@ -1,6 +1,6 @@
 """Reads of the session ledger. They go to `subjects.ledger_command`, those over many sessions to `ledger_query`."""
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from valet_protocol.requests.base import Request
 
@@ -21,6 +21,12 @@ class ListSessions(Request, frozen=True, kw_only=True):
     limit: int = 50
     before: str | None = None
     """Session id to continue below."""
+    parent: str | None = None
+    """Instead, the children of this session, which the user may see."""
+    tree: str | None = None
+    """Instead, this topmost session, which the user may see, and every one below it."""
+    status: Literal["all", "active", "ended"] = "all"
+    """`ended`: those that are terminated or have failed; `active`: the others."""
 
 
 class ListMessages(Request, frozen=True, kw_only=True):
@@ -32,6 +38,8 @@ class ListMessages(Request, frozen=True, kw_only=True):
     limit: int = 100
     after: int = 0
     """Sequence of the last message already seen."""
+    before: int | None = None
+    """The newest messages below this sequence, instead of the first ones above `after`."""
 
 
 class ListTurns(Request, frozen=True, kw_only=True):
@@ -115,3 +123,16 @@ class ReadArchive(Request, frozen=True, kw_only=True):
     before: int
     """Exclusive upper sequence."""
     limit: int = 500
+    export_for: str | None = None
+    """User id: leave out what an export for them must not carry. None: byte for byte, for other services."""
+
+
+class ListSuperfluousWork(Request, frozen=True, kw_only=True):
+    """Saved work of a session that nothing needs any more; for whoever deletes objects. Reply: `SuperfluousWork`.
+
+    What was deleted is named again. A fork of another session may still have planned to start from such an object: one
+    that is gone is no work.
+    """
+
+    method: ClassVar[str] = "list_superfluous_work"
+    session_id: str

@@ -5,7 +5,16 @@ from typing import Literal
 import msgspec
 
 from valet_protocol.events.agent import AgentError, FileChange, Finding, Question, TodoItem, Tokens, WorkRef
-from valet_protocol.events.facts import Attachment, CommandName, PromptKind, PromptMode, Role, SessionPolicy
+from valet_protocol.events.facts import (
+    Attachment,
+    CommandName,
+    Outcome,
+    PromptKind,
+    PromptMode,
+    Role,
+    Sender,
+    SessionPolicy,
+)
 from valet_protocol.requests.base import Reply, SessionStatus
 
 
@@ -53,6 +62,8 @@ class PromptView(Reply, frozen=True, kw_only=True):
     taken back; or its session ended before it had a turn."""
     turn_id: str | None = None
     """Its turn, once it has one: several prompts may share one."""
+    sender: Sender | None = None
+    """The session whose agent wrote it; none for a person's."""
     seq: int
     """Sequence of the event that accepted it; stable, so it is the paging cursor."""
 
@@ -112,7 +123,7 @@ class SessionView(Reply, frozen=True, kw_only=True):
     cost: float
     tokens: Tokens
     turns: int
-    """Turns so far."""
+    """Turns so far; of a fork or an import, those taken over too."""
     active_turn: TurnView | None = None
     last_turn: TurnView | None = None
     queued: list[PromptView] = []
@@ -128,6 +139,16 @@ class SessionView(Reply, frozen=True, kw_only=True):
     """The session it was forked or imported from."""
     work: WorkRef | None = None
     """The latest saved work."""
+    parent: str | None = None
+    """The session whose agent asked for it."""
+    ancestors: list[str] = []
+    """Every session above it, its parent first."""
+    children: int = 0
+    """How many sessions its agent has asked for, those that have ended too."""
+    orchestrator: bool = False
+    """Whether its agent directs others."""
+    completed: Outcome | None = None
+    """Where its own agent ended it: whether its task was done; `status_detail` says what the agent said of it."""
     seq: int
     """Sequence of the last event in this view."""
 
@@ -179,6 +200,8 @@ class MessageView(Reply, frozen=True, kw_only=True):
     """The conversation it belongs to."""
     attachments: list[Attachment] = []
     """Of a person's message."""
+    sender: Sender | None = None
+    """The session whose agent wrote it, where it is a prompt that no person wrote."""
     reverted: bool = False
     """Whether the conversation was taken back to before it."""
     created_at: str
@@ -191,7 +214,9 @@ class MessagePage(Reply, frozen=True, kw_only=True):
 
     items: list[MessageView]
     next: int | None
-    """Pass as `after` for the next page; none at the end."""
+    """Pass as `after` for the next page; none at the end, and on a page that was asked for with `before`."""
+    previous: int | None = None
+    """On a page that was asked for with `before`: pass as `before` for the one before it; none at the beginning."""
 
 
 class DiffView(Reply, frozen=True, kw_only=True):
@@ -288,3 +313,10 @@ class ForkPlan(Reply, frozen=True, kw_only=True):
     """Sequence of the source's last event that is taken over."""
     work: WorkRef | None
     """The files and the agent's conversation as they were; none where no turn had ended by then."""
+
+
+class SuperfluousWork(Reply, frozen=True, kw_only=True):
+    """Saved work that nothing needs any more."""
+
+    objects: list[str]
+    """Names in the object store, the oldest first."""

@@ -3,6 +3,10 @@
 A tool is a request. From its declaration come the route below `/api` of the sandbox's gateway, the MCP tool with its
 schema, the subject on which a service answers it (`rpc.session.<id>.<method>`), and its page in docs/tools.md. Its
 docstring is what the model reads: it says what the tool does, when to use it and what comes back.
+
+A request may come more than once (the runner asks again where no answer came). Who answers makes the ids of what it
+stores from the request, `ids.derived_id(session_id, request_id)`, so that the second time finds what the first one made
+and gives the same answer. What carries `session_id` was checked: a sandbox can ask for its own session only.
 """
 
 from typing import ClassVar, Literal

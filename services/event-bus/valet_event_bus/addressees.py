@@ -23,7 +23,7 @@ class Addressee(Protocol):
         ...
 
 
-class Mailboxes:
+class Addressees:
     """Gives what any replica says to a user to the connections that user has here."""
 
     def __init__(self) -> None:
