@@ -12,7 +12,7 @@ from valet_protocol import codec, subjects
 from valet_protocol.catalogue import BY_TYPE, EVENTS, EventType, type_of
 from valet_protocol.errors import BadEvent
 from valet_protocol.events import delta, facts
-from valet_protocol.events.envelope import Data, Event, Unknown
+from valet_protocol.events.envelope import Event, Unknown
 from valet_protocol.upcasts import UPCASTS
 
 SESSION = "01JABCDEFGHJKMNPQRSTVWXYZ0"
@@ -32,7 +32,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.dictionaries(_TEXT, st.none() | st.booleans() | st.integers(-9, 9) | _TEXT, max_size=3)
     if inner:
         return st.one_of([values_of(one) for one in inner])
-    if isinstance(kind, type) and issubclass(kind, Data):
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return structs_of(kind)
     return {
         str: _TEXT,
@@ -43,7 +43,7 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
     }[kind]
 
 
-def structs_of(kind: type[Data]) -> st.SearchStrategy[Data]:
+def structs_of(kind: type[msgspec.Struct]) -> st.SearchStrategy[Any]:
     return st.builds(kind, **{field.name: values_of(field.type) for field in msgspec.structs.fields(kind)})
 
 

@@ -300,8 +300,8 @@ def _check_sandbox(reader: Reader, sandbox: Sandbox) -> None:
     if sandbox.public_host is not None and not _HOST.fullmatch(sandbox.public_host):
         raise reader.error(
             ("sandbox", "public_host"),
-            f"sandbox.public_host is {sandbox.public_host!r}; write a name such as valet.example.org, or an IPv4 address,"
-            " without http:// and port",
+            f"sandbox.public_host is {sandbox.public_host!r}; write a name such as valet.example.org, or an IPv4"
+            " address, without http:// and port",
         )
 
 

@@ -261,6 +261,8 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
             # other time nothing does, so they give the ledger no way to write for a runner or the controller.
             "put_back.>",
             "platform.usage.>",
+            # where ledgers share the shards, one passes a sandbox's request on to the one that has the session
+            "rpc.ledger.>",
             "rpc.sandbox.>",
             "rpc.sandbox-controller.>",
             "rpc.event-bus.>",

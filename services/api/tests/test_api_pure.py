@@ -137,7 +137,7 @@ def test_a_session_that_names_no_model_gets_the_file_s_or_the_first_provider_s()
 
 
 def test_the_models_the_agent_knows_are_listed_once_their_file_is_there(tmp_path: Path) -> None:
-    files = ModelFiles(with_environment(ValetConfig(), {"OPENAI_API_KEY": "set"}), tmp_path)
+    files = ModelFiles(with_environment(ValetConfig(), {"OPENAI_API_KEY": "set"}), tmp_path, {})
     assert files.current().items == []
     path = model_list_path(tmp_path, "openai")
     path.parent.mkdir(parents=True)

@@ -32,6 +32,7 @@ from valet_api.connection import Connection
 from valet_api.errors import PortTaken
 from valet_api.forks import Forks
 from valet_api.hand_over import Door
+from valet_api.images import Images
 from valet_api.ledger import Ledger
 from valet_api.model_files import ModelFiles
 from valet_api.once import Once, sweep
@@ -39,12 +40,14 @@ from valet_api.replies import Replies
 from valet_api.routes import (
     attachments,
     commands,
+    images,
     live,
     messages,
     notifications,
     people,
     platform,
     queue,
+    sandbox,
     sessions,
     sharing,
     state,
@@ -85,13 +88,14 @@ def application(parts: Parts) -> Litestar:
         "authenticator": parts.authenticator,
         "forks": Forks(parts.objects),
         "attached": Attachments(parts.objects, parts.store),
+        "images": Images(parts.objects),
         "secret": parts.secret,
         "spool": parts.spool,
     }
     return Litestar(
         route_handlers=[
             *(sessions.router, messages.router, queue.router, commands.router, attachments.router),
-            *(sharing.router, transfer.router, state.router),
+            *(sharing.router, transfer.router, state.router, sandbox.router, images.router),
             *(live.router, people.router, notifications.router, platform.router),
         ],
         middleware=[DefineMiddleware(Once, kept=parts.replies)],
@@ -150,7 +154,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         store=store,
         door=Door(own.event_bus),
         authenticator=Authenticator(store),
-        model_files=ModelFiles(own.config, settings.data_dir),
+        model_files=ModelFiles(own.config, settings.data_dir, own.missing_keys),
         policy=SessionPolicy(question_timeout_s=own.config.sandbox.question_timeout_seconds),
         replies=Replies(pool),
         objects=open_store(own.config.objects, nc=nc),

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
-from valet_service.config_file import ConfigError, ValetConfig, parse, with_environment
+from valet_service.config_file import ConfigError, ValetConfig, missing_keys, parse, with_environment
 from valet_service.errors import BadSettings
 from valet_service.settings import Settings
 
@@ -23,6 +23,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     event_bus: Path
     """Socket on which the event bus takes connections over."""
     config: ValetConfig
+    missing_keys: Mapping[str, str]
+    """The environment variables that should hold providers' keys and do not, by provider."""
     secret: bytes
     """The installation's key; tokens that must come out alike twice derive from it."""
 
@@ -32,12 +34,14 @@ def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> ApiSett
     port = environ.get("VALET_API_PORT", "8700")
     if not port.isdigit() or int(port) > 65535:
         raise BadSettings(f"VALET_API_PORT={port!r} is not a port number")
+    config = with_environment(_config(settings.config), environ)
     return ApiSettings(
         host=environ.get("VALET_API_HOST", "127.0.0.1"),
         port=int(port),
         admin_token=_admin_token(environ.get("VALET_ADMIN_TOKEN_FILE")),
         event_bus=settings.run_dir / "event-bus.sock",
-        config=with_environment(_config(settings.config), environ),
+        config=config,
+        missing_keys=dict(missing_keys(config, environ)),
         secret=_secret(settings.keys_dir / "secret"),
     )
 

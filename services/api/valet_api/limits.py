@@ -98,6 +98,14 @@ COMMAND_LOOK = 0.2
 COMMAND_LOOK_LONGEST = 1.0
 """Likewise after some seconds."""
 
+SANDBOX_TOKEN = 3600
+"""How long a token for a sandbox is valid, an hour: a page opens further parts of the sandbox with it while somebody
+works, and who is no longer a collaborator is out after that."""
+
+ENDPOINT_WAIT = 5.0
+"""For the portal to open a sandbox's port, and for the log to say which tunnels there are: they take milliseconds, a
+restart some seconds."""
+
 READY_WAIT = 2.0
 """For each part that `/ready` asks: a part slower than this is not ready."""
 

@@ -37,6 +37,10 @@ class ProviderView(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     any_model: bool
     """Whether every model of it is taken; otherwise only the listed ones."""
+    connected: bool = True
+    """Whether there is a key for it, or it needs none. A key is not tried out: a wrong one is one that is there."""
+    missing_variable: str | None = None
+    """Where it is not connected: the environment variable of `valet up` that is to hold its key."""
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +52,15 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     """What a session uses that names none."""
 
 
-def listed(config: ValetConfig, known: Mapping[str, tuple[str, ...]] | None = None) -> ModelList:
-    """Every model there is. `known`: what the agent knows of providers for which the configuration lists nothing."""
+def listed(
+    config: ValetConfig,
+    known: Mapping[str, tuple[str, ...]] | None = None,
+    *,
+    missing_keys: Mapping[str, str] | None = None,
+) -> ModelList:
+    """Every model there is. `known`: what the agent knows of providers for which the configuration lists nothing;
+    `missing_keys`: the variables without a value, by provider."""
+    missing = missing_keys or {}
 
     def models_of(provider: Provider) -> tuple[tuple[str, Model | None], ...]:
         return provider.models or tuple((model_id, None) for model_id in (known or {}).get(provider.id, ()))
@@ -70,7 +81,15 @@ def listed(config: ValetConfig, known: Mapping[str, tuple[str, ...]] | None = No
             for provider in config.providers
             for model_id, model in models_of(provider)
         ],
-        providers=[ProviderView(id=provider.id, any_model=not models_of(provider)) for provider in config.providers],
+        providers=[
+            ProviderView(
+                id=provider.id,
+                any_model=not models_of(provider),
+                connected=provider.id not in missing,
+                missing_variable=missing.get(provider.id),
+            )
+            for provider in config.providers
+        ],
         default=usual_model(config),
     )
 

@@ -15,6 +15,11 @@ async def body_of(request: Request[Any, Any, Any]) -> AsyncIterator[bytes]:
 
 async def begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """The same pieces, the first of them there already: what it raises can still be answered with a problem."""
+    return (await opened(pieces))[1]
+
+
+async def opened(pieces: AsyncIterator[bytes]) -> tuple[bytes, AsyncIterator[bytes]]:
+    """The first piece, to be looked at, and all of them."""
     first = await anext(pieces, b"")
 
     async def every() -> AsyncIterator[bytes]:
@@ -22,4 +27,4 @@ async def begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for piece in pieces:
             yield piece
 
-    return every()
+    return first, every()

@@ -30,8 +30,10 @@ _log = logs.get(__name__)
 class Export:
     """The events of a session up to and including `until`, a page of the archive at a time."""
 
-    def __init__(self, ledger: Ledger, session_id: str, until: int) -> None:
+    def __init__(self, ledger: Ledger, session_id: str, until: int, user: str) -> None:
+        """For `user`: what only others may see is left out."""
         self._ledger = ledger
+        self._user = user
         self._session_id = session_id
         self._after = 0
         self._until = until
@@ -49,7 +51,11 @@ class Export:
     async def _page(self) -> list[ArchivedEvent]:
         while True:
             query = ReadArchive(
-                session_id=self._session_id, after=self._after, before=self._until + 1, limit=self._limit
+                session_id=self._session_id,
+                after=self._after,
+                before=self._until + 1,
+                limit=self._limit,
+                export_for=self._user,
             )
             try:
                 page = await self._ledger.ask(query, ArchivePage)

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 from valet_event_bus import limits, notify
 from valet_event_bus.notify import Notification, QuestionSettled, digest
 from valet_protocol import codec
@@ -84,6 +85,15 @@ def test_a_turns_end_is_for_its_author_and_the_owner_unless_they_look() -> None:
     assert log.told() == [("turn_completed", "cleo"), ("turn_completed", "olga")]
     assert log.told(frozenset({"olga"})) == [("turn_completed", "cleo")]
     assert log.told(frozenset({"olga", "cleo"})) == []
+
+
+def test_a_childs_turns_are_for_those_who_prompted_it_and_what_an_agent_wrote_makes_nobody_wait() -> None:
+    log = Log().add(facts.SessionRequested(owner="olga", model="a/b", parent="P", ancestors=["P"]))
+    by_agent = msgspec.structs.replace(accepted("p1", "olga"), sender=facts.Sender(session_id="P"))
+    log.add(by_agent, dispatched("t1", "olga", "p1"), agent.TurnEnded(turn_id="t1", status="completed"))
+    assert log.told() == []
+    log.add(accepted("p2", "olga"), dispatched("t2", "olga", "p2"), agent.TurnEnded(turn_id="t2", status="completed"))
+    assert log.told() == [("turn_completed", "olga")]
 
 
 def test_collected_and_steered_prompts_make_all_their_authors_wait_for_the_turn() -> None:

@@ -93,10 +93,12 @@ class Audience(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a person gave the title: the agent's no longer count."""
     roles: Mapping[str, Role] = {}
     """Who takes part besides the owner."""
+    child: bool = False
+    """Whether an agent asked for it: its parent hears of its turns, not its owner."""
     epoch: int = 0
     """Of the runner that has the session; what older ones say does not count."""
     prompts: Mapping[str, str] = {}
-    """Prompts that no turn has taken → their authors."""
+    """Prompts that no turn has taken → their authors; none for what another session's agent wrote."""
     turns: Mapping[str, Turn] = {}
     """Turns that have not ended."""
 
@@ -173,7 +175,8 @@ def fold(audience: Audience, event: Event) -> Audience:
     """What is known of the session after an event."""
     match event.data:
         case SessionRequested(owner=owner, title=title) | SessionImported(owner=owner, title=title):
-            return _replace(audience, owner=owner, title=_line(title), titled=bool(title))
+            child = isinstance(event.data, SessionRequested) and event.data.parent is not None
+            return _replace(audience, owner=owner, title=_line(title), titled=bool(title), child=child)
         case SessionRenamed(title=title):
             return _replace(audience, title=_line(title), titled=True)
         case SessionTitled(title=title) if not audience.titled:
@@ -184,8 +187,8 @@ def fold(audience: Audience, event: Event) -> Audience:
             return _replace(audience, roles=_without(audience.roles, [user]))
         case RunnerAttached(epoch=epoch):
             return _replace(audience, epoch=epoch)
-        case PromptAccepted(prompt_id=prompt_id, author=author):
-            return _replace(audience, prompts={**audience.prompts, prompt_id: author})
+        case PromptAccepted(prompt_id=prompt_id, author=author, sender=sender):
+            return _replace(audience, prompts={**audience.prompts, prompt_id: author if sender is None else ""})
         case PromptWithdrawn(prompt_id=prompt_id):
             return _replace(audience, prompts=_without(audience.prompts, [prompt_id]))
         case TurnDispatched() as dispatched:
@@ -249,19 +252,20 @@ def notify(event: Event, audience: Audience, attentive: frozenset[str] = frozens
 
 def _waiting_for(audience: Audience, turn: Turn, attentive: frozenset[str]) -> list[str]:
     """Whose prompts a turn worked on, and the owner; those who take part and do not look."""
-    users = dict.fromkeys([*turn.authors, audience.owner])
+    users = dict.fromkeys(turn.authors if audience.child else [*turn.authors, audience.owner])
     return [user for user in users if (user == audience.owner or user in audience.roles) and user not in attentive]
 
 
 def _dispatched(audience: Audience, turn: TurnDispatched) -> Audience:
     prompts = turn.prompt_ids or [turn.prompt_id]
-    authors = list(dict.fromkeys([turn.author, *_authors(audience, prompts)]))
+    first = [] if turn.prompt_id in audience.prompts else [turn.author]
+    authors = list(dict.fromkeys([*first, *_authors(audience, prompts)]))
     turns = {**audience.turns, turn.turn_id: Turn(authors=authors, text=_line(turn.content))}
     return _replace(audience, turns=turns, prompts=_without(audience.prompts, prompts))
 
 
 def _authors(audience: Audience, prompts: Iterable[str]) -> list[str]:
-    return [audience.prompts[one] for one in prompts if one in audience.prompts]
+    return [audience.prompts[one] for one in prompts if audience.prompts.get(one)]
 
 
 def _without(mapping: Mapping[str, T], keys: Sequence[str]) -> dict[str, T]:

@@ -25,11 +25,15 @@ from valet_protocol.requests import (
     CreateShareLink,
     EditPrompt,
     JoinSession,
+    NoteParentTold,
     RemoveParticipant,
     RenameSession,
     ReorderQueue,
+    ReportChild,
     Request,
+    RequestChild,
     RequestCommand,
+    RequestCompletion,
     RevokeShareLink,
     SubmitPrompt,
     TerminateSession,
@@ -39,13 +43,17 @@ from valet_session_ledger import limits
 from valet_session_ledger.decide import decide
 from valet_session_ledger.evolve import counts, evolve
 from valet_session_ledger.projection import project, session_row, state_row
-from valet_session_ledger.react import next_due, react
+from valet_session_ledger.react import is_at_rest, next_due, react
+from valet_session_ledger.react_family import Spawn, errands
 from valet_session_ledger.rows import Batch, Touched
 from valet_session_ledger.stamp import stamp
 from valet_session_ledger.state import SessionState, pack
 
 QUEUED_PROMPTS = 6
 """In place of the real limit, so that stories reach it."""
+
+LIVING_CHILDREN = 2
+"""Likewise."""
 
 EPOCHS = st.integers(1, 4)
 QUESTIONS = st.sampled_from(["q1", "q2", "q3"])
@@ -59,6 +67,14 @@ KINDS = st.sampled_from(["prompt", "prompt", "prompt", "command", "shell", "revi
 CHANNELS = st.sampled_from(["web:default", "web:default", "slack:x"])
 SKEWS = st.sampled_from([0, 0, 0, -600_000, 600_000])
 """How far a runner's clock is off (ms)."""
+
+CHILDREN = st.sampled_from(["k1", "k2", "k3"])
+"""Requests of children."""
+
+OF_SESSIONS = (
+    CreateSession | AttachRunner | JoinSession | RequestChild | ReportChild | NoteParentTold | RequestCompletion
+)
+"""Commands for which nobody needs a role."""
 
 WHO = st.sampled_from(["bob", "vic"])
 ROLES = st.sampled_from(["collaborator", "viewer"])
@@ -102,6 +118,8 @@ class Session(RuleBasedStateMachine):
         super().__init__()
         self._most = limits.QUEUED_PROMPTS
         limits.QUEUED_PROMPTS = QUEUED_PROMPTS
+        self._most_children = limits.LIVING_CHILDREN
+        limits.LIVING_CHILDREN = LIVING_CHILDREN
         self.state: SessionState | None = None
         self.log: list[Event] = []
         self.batch = Batch()
@@ -142,6 +160,10 @@ class Session(RuleBasedStateMachine):
         if isinstance(event.data, facts.TurnDispatched):
             assert before.turn is None
             assert not before.commands
+        if isinstance(event.data, facts.SessionTerminated) and event.data.completed is not None:
+            assert before.turn is None
+            assert not before.queue
+            assert before.completing is not None
         if not isinstance(event.data, facts.QuestionAnswered) and after.ended_seq != event.seq:
             parked = {question.question_id for question in before.questions if question.parked is not None}
             assert parked <= {question.question_id for question in after.questions}
@@ -165,7 +187,7 @@ class Session(RuleBasedStateMachine):
             return []
         if isinstance(command, RemoveParticipant):
             assert not found or role == "owner" or command.user == command.participant
-        elif not isinstance(command, CreateSession | AttachRunner | JoinSession):
+        elif not isinstance(command, OF_SESSIONS):
             assert role in ("owner", "collaborator")
         for data in found:
             self.decided(data)
@@ -175,12 +197,13 @@ class Session(RuleBasedStateMachine):
 
     # -- people ------------------------------------------------------------------------------------------------
 
-    @initialize(auto=st.booleans(), booted=st.sampled_from([True, True, True, False]))
-    def create(self, auto: bool, booted: bool) -> None:
+    @initialize(auto=st.booleans(), booted=st.sampled_from([True, True, True, False]), below=st.booleans())
+    def create(self, auto: bool, booted: bool, below: bool) -> None:
         policy = facts.SessionPolicy(
             permissions="auto-approve" if auto else "ask", question_timeout_s=30, permission_timeout_s=20
         )
-        self.do(CreateSession(session_id="S", owner="ada", model="m/x", policy=policy))
+        ancestors = ["P"] if below else []
+        self.do(CreateSession(session_id="S", owner="ada", model="m/x", policy=policy, ancestors=ancestors))
         self.do(AddParticipant(session_id="S", user="ada", participant="bob", role="collaborator"))
         self.do(AddParticipant(session_id="S", user="ada", participant="vic", role="viewer"))
         if booted:
@@ -236,6 +259,33 @@ class Session(RuleBasedStateMachine):
     @rule(user=USERS)
     def terminate(self, user: str) -> None:
         self.do(TerminateSession(session_id="S", user=user))
+
+    # -- other sessions ----------------------------------------------------------------------------------------
+
+    @rule(request_id=CHILDREN, notify=st.booleans(), there=st.booleans())
+    def a_child_is_wanted(self, request_id: str, notify: bool, there: bool) -> None:
+        self.do(RequestChild(session_id="S", request_id=request_id, prompt="x", notify=notify))
+        for errand in errands(self.s) if there else []:
+            if isinstance(errand, Spawn):
+                self.do(ReportChild(session_id="S", child_id=errand.request.child_id, change="started"))
+
+    @precondition(lambda self: self.state is not None and len(self.state.children) > 0)
+    @rule(change=st.sampled_from(["turn_completed", "turn_failed", "completed", "terminated"]), seq=st.integers(1, 9))
+    def a_child_changes(self, change: Any, seq: int) -> None:
+        child = self.s.children[seq % len(self.s.children)]
+        self.do(ReportChild(session_id="S", child_id=child.session_id, change=change, child_seq=seq))
+
+    @precondition(lambda self: self.state is not None and self.state.turn is not None)
+    @rule(request_id=REQUESTS, outcome=st.sampled_from(["done", "failed"]))
+    def its_agent_is_done(self, request_id: str, outcome: Any) -> None:
+        self.do(RequestCompletion(session_id="S", request_id=request_id, outcome=outcome, summary="x"))
+
+    @precondition(lambda self: self.state is not None and len(self.state.news) > 0)
+    @rule()
+    def the_parent_is_told(self) -> None:
+        first = self.s.news[0]
+        self.do(NoteParentTold(session_id="S", child_seq=first.seq))
+        assert first not in self.s.news
 
     # -- the ledger, and time ----------------------------------------------------------------------------------
 
@@ -407,8 +457,21 @@ class Session(RuleBasedStateMachine):
         state = self.state
         if state is None or state.phase in ("failed", "terminated"):
             return
-        if state.queue or state.turn or state.commands or state.late or state.questions:
+        asked = state.notices or state.completing
+        if state.queue or state.turn or state.commands or state.late or state.questions or asked:
             assert react(state, self.now) or next_due(state) is not None
+
+    @invariant()
+    def what_is_to_be_done_elsewhere_is_found_again(self) -> None:
+        """After a crash only what is not at rest is looked at."""
+        if self.state is not None and errands(self.state):
+            assert not is_at_rest(self.state)
+
+    @invariant()
+    def children_stay_within_their_limit(self) -> None:
+        if self.state is not None:
+            assert sum(child.status != "ended" for child in self.state.children) <= LIVING_CHILDREN
+            assert self.state.parent is not None or not self.state.news
 
     @invariant()
     def the_read_models_say_what_the_state_says(self) -> None:
@@ -434,6 +497,7 @@ class Session(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         limits.QUEUED_PROMPTS = self._most
+        limits.LIVING_CHILDREN = self._most_children
         state: SessionState | None = None
         batch = Batch()
         for event in self.log:

@@ -15,17 +15,20 @@ from valet_protocol.ids import new_id
 from valet_protocol.requests import (
     AddParticipant,
     ArchivePage,
+    CreateShareLink,
     Done,
     ForkPlan,
     ForkSession,
     ImportEvents,
     ListPrompts,
+    ListSuperfluousWork,
     ListTurns,
     MessageView,
     PlanFork,
     PromptPage,
     ReadArchive,
     SessionView,
+    SuperfluousWork,
     TurnPage,
 )
 from valet_session_ledger import rebuild
@@ -102,6 +105,7 @@ async def test_a_fork_has_the_conversation_up_to_its_point_and_goes_on_by_itself
     await platform.until(fork.id, lambda view: view.epoch == 1)
     await _turn_of_fork(platform, fork.id)
     assert len(await _conversation(platform, fork.id)) == 8
+    assert (await platform.session(fork.id)).turns == 3  # those taken over count
     assert await _conversation(platform, source) == whole
     await rebuild.verify(ledger.settings)
 
@@ -235,6 +239,26 @@ async def test_an_export_imported_again_is_the_same_conversation(ledger: LedgerP
     assert await _conversation(platform, page.session_id) == await _conversation(platform, source)
 
 
+async def test_an_export_for_somebody_leaves_out_what_it_must_not_carry_and_can_be_imported(
+    ledger: LedgerProcess, platform: Platform
+) -> None:
+    source, _ = await _source(platform, turns=1)
+    link = CreateShareLink(session_id=source, user="ada", link_id="l", token_sha256="f" * 64, role="viewer")
+    await platform.ask(link, Done)
+    request = ReadArchive(session_id=source, after=0, before=1 << 60, limit=2000)
+    with pytest.raises(NotFound):
+        await platform.ask(msgspec.structs.replace(request, export_for="eve"), ArchivePage)
+    whole = await platform.ask(request, ArchivePage)
+    export = await platform.ask(msgspec.structs.replace(request, export_for="ada"), ArchivePage)
+    assert [item.seq for item in export.items] == [item.seq for item in whole.items]
+    assert any(b"ffff" in bytes(item.event) for item in whole.items)
+    assert not any(b"ffff" in bytes(item.event) for item in export.items)
+    lines = [msgspec.Raw(with_seq(bytes(item.event), item.seq)) for item in export.items]
+    (page,) = _pages(source, lines, 1000)
+    await platform.ask(page, Done)
+    assert await _conversation(platform, page.session_id) == await _conversation(platform, source)
+
+
 async def test_an_import_goes_on_after_the_ledger_was_killed(ledger: LedgerProcess, platform: Platform) -> None:
     source, _ = await _source(platform)
     pages = _pages(source, await _export(platform, source), 9)
@@ -281,6 +305,8 @@ async def test_neither_a_file_nor_a_runner_can_name_anothers_saved_work(
     assert "01VICTIM" not in str(await platform.log(fork.id))
     plan = await platform.ask(PlanFork(session_id=fork.id, user="ada"), ForkPlan)
     assert plan.work == turn
+    kept = await platform.ask(ListSuperfluousWork(session_id=source), SuperfluousWork)
+    assert kept.objects == []
     (page,) = _pages(source, lines, 1000)
     await platform.ask(page, Done)
     assert "01VICTIM" not in str(await platform.log(page.session_id))

@@ -261,3 +261,64 @@ def test_lines_of_a_kind_nobody_knows_are_passed_over() -> None:
     lines = _two_turns()[0].lines()
     unknown = bytes(lines[3]).replace(b"fact.turn_dispatched", b"fact.moon_landed")
     assert len(read([lines[0], msgspec.Raw(unknown)], offset=0, source_session=SOURCE, after=0)) == 1
+
+
+# -- what a runner said too late -------------------------------------------------------------------------------
+
+
+def test_the_end_a_runner_tells_of_a_turn_that_was_interrupted_is_not_taken_over() -> None:
+    log = Log()
+    log.attach()
+    log.prompt(1)
+    log.dispatch(1)
+    log.say(agent.TurnStarted(turn_id="t1", prompt_id="p1", opencode_session="o"), "t1")
+    log.add(facts.TurnInterrupted(turn_id="t1", reason="aborted", detail="stopped"), turn="t1")
+    log.say(agent.TurnEnded(turn_id="t1", status="completed"), "t1")
+    log.prompt(2)
+    log.dispatch(2)
+    log.say(agent.TurnEnded(turn_id="t1", status="failed"), "t1")
+    log.say(agent.TurnEnded(turn_id="t2", status="completed"), "t2")
+    selection = Selection()
+    ends = [
+        (type(event.data).__name__, event.turn)
+        for event in log.told()
+        if selection.takes(event) and isinstance(event.data, facts.TurnInterrupted | agent.TurnEnded)
+    ]
+    assert ends == [("TurnInterrupted", "t1"), ("TurnEnded", "t2")]
+    # an import that goes on after a crash knows the present turn from its own log
+    late = [event for event in log.told() if isinstance(event.data, agent.TurnEnded)]
+    resumed = Selection(epoch=1, turn="t2")
+    assert [resumed.takes(event) for event in late] == [False, False, True]
+
+
+# -- saved work that nothing needs -----------------------------------------------------------------------------
+
+
+def test_saved_work_is_kept_for_forks_of_the_latest_turns_and_of_a_fork_only_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(limits, "FORKABLE_TURNS", 2)
+    log = Log()
+    log.attach()
+    assert log.plan().superfluous() == []
+    for number in range(1, 6):
+        log.turn(number)
+    # turns 4 and 5 may be forked at: before and after them there was the work of 3, 4 and 5
+    assert log.plan().superfluous() == [_work(SOURCE, 1).object, _work(SOURCE, 2).object]
+    for message in ("p4", "m4", "p5", "m5"):
+        work = log.plan().point(message).work
+        assert work is not None
+        assert work.object not in log.plan().superfluous()
+    fork = Log("01FORK")
+    fork.rows.clear()
+    fork.add(
+        facts.SessionImported(owner="ada", model="m/x", source_session=SOURCE, source_seq=1, work=_work("01FORK", 0))
+    )
+    for event in log.taken():
+        fork.add(imported(event))
+    fork.add(facts.ImportCompleted(events=1))
+    assert fork.plan().superfluous() == []
+    fork.attach()
+    for number in range(6, 11):
+        fork.turn(number)
+    assert fork.plan().superfluous() == [_work("01FORK", 6).object, _work("01FORK", 7).object]

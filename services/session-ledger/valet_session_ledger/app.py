@@ -17,11 +17,14 @@ from valet_session_ledger import limits
 from valet_session_ledger.appender import Appender
 from valet_session_ledger.commands import Commands
 from valet_session_ledger.config import Config, configure
+from valet_session_ledger.errands import Errands
 from valet_session_ledger.errors import LogReplaced
+from valet_session_ledger.family import Family
 from valet_session_ledger.folder import Folder
 from valet_session_ledger.freshness import Freshness
 from valet_session_ledger.history import History
 from valet_session_ledger.history_archive import Archive
+from valet_session_ledger.peers import Peers
 from valet_session_ledger.progress import Progress
 from valet_session_ledger.projector import Projector
 from valet_session_ledger.purger import Purger
@@ -30,7 +33,7 @@ from valet_session_ledger.put_back_log import PutBackLog
 from valet_session_ledger.queries import load
 from valet_session_ledger.reactor import Reactor
 from valet_session_ledger.reads import Reads
-from valet_session_ledger.serve import serve
+from valet_session_ledger.serve import handlers, of_sandboxes, serve
 from valet_session_ledger.sessions import Sessions
 from valet_session_ledger.store import Store, open_store
 from valet_session_ledger.transfer import Transfers
@@ -90,8 +93,19 @@ async def _run(
         reads=reads,
         now_ms=now_ms,
     )
+    peers = Peers(nc, shards)
+    errands = Errands(
+        peers=peers,
+        commands=commands,
+        reads=reads,
+        projected=projector.projected,
+        again_later=lambda session_id: reactor.wake_at(now_ms() + limits.REACT_RETRY_MS, session_id),
+    )
+    reactor.errands = errands.touched
     archive = Archive(pool, load())
     transfers = Transfers(archive, Appends(appender, archive, projector.projected, now_ms), reads)
+    peers.handlers = handlers(commands, reads, History(archive, reads), transfers)
+    sandboxes = of_sandboxes(commands, Family(commands=commands, reads=reads, peers=peers, errands=errands))
     async with LogReader(nc, config.filters, start=start + 1) as reader:
         work = [
             asyncio.create_task(run)
@@ -107,12 +121,13 @@ async def _run(
             await _unless_ended(folder.caught_up.wait(), work, stop)
             if not stop.is_set():
                 await _resume(store, sessions, projector, reactor, purger)
-                await serve(nc, config, commands, reads, History(archive, reads), transfers)
+                await serve(nc, config, peers.handlers, sandboxes, peers)
                 await transfers.resume(shards)
                 lifecycle.ready()
                 _log.info("serving", shards=len(shards), folded=folder.folded.seq)
             await _unless_ended(stop.wait(), work, stop)
         finally:
+            errands.stop()
             transfers.stop()
             for task in work[:1] + work[2:]:  # what is folded is still projected
                 task.cancel()

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import msgspec
 import nats.errors
+from msgspec.structs import replace
 from valet_protocol.errors import Refused, Unavailable
 from valet_protocol.requests import (
     AbortTurn,
@@ -18,11 +19,17 @@ from valet_protocol.requests import (
     CreateShareLink,
     Done,
     EditPrompt,
+    GetOwner,
     JoinSession,
+    NoteParentTold,
+    Owner,
     RemoveParticipant,
     RenameSession,
     ReorderQueue,
+    ReportChild,
+    RequestChild,
     RequestCommand,
+    RequestCompletion,
     RevokeShareLink,
     SessionView,
     SubmitPrompt,
@@ -37,6 +44,7 @@ from valet_session_ledger.appender import Appender
 from valet_session_ledger.decide import NOTHING, Known, accepted, attached, decide, effect_seq
 from valet_session_ledger.decide_commands import command_receipt_of
 from valet_session_ledger.decide_prompts import receipt_of
+from valet_session_ledger.decide_sharing import not_found
 from valet_session_ledger.progress import Progress
 from valet_session_ledger.reads import Reads
 from valet_session_ledger.sessions import Live, Sessions
@@ -46,7 +54,8 @@ from valet_session_ledger.store import Store, patiently
 
 PromptChange = EditPrompt | WithdrawPrompt | ReorderQueue
 Sharing = AddParticipant | RemoveParticipant | CreateShareLink | RevokeShareLink
-Simple = PromptChange | Sharing | AnswerQuestion | AbortTurn | TerminateSession | RenameSession | ChangePolicy
+Family = RequestChild | ReportChild | NoteParentTold | RequestCompletion
+Simple = PromptChange | Sharing | Family | AnswerQuestion | AbortTurn | TerminateSession | RenameSession | ChangePolicy
 """Commands that are answered by where they took effect."""
 Command = Simple | CreateSession | SubmitPrompt | JoinSession | RequestCommand | AttachRunner
 
@@ -115,6 +124,28 @@ class Commands:
         await self._wait(self._folded, effect.seq)
         return attached(_state(effect.live), effect.seq)
 
+    async def note(self, command: ReportChild | NoteParentTold) -> None:
+        """What an errand has come to. Nobody reads it back, so it does not wait for PostgreSQL."""
+        effect = await self._carry_out(command)
+        await self._wait(self._folded, effect.seq)
+
+    async def get_owner(self, request: GetOwner) -> Owner:
+        """Whose session it is."""
+        state = await self.state(request.session_id)
+        return Owner(
+            session_id=state.session_id, user=state.owner, parent=state.parent, orchestrator=state.orchestrator
+        )
+
+    async def state(self, session_id: str) -> SessionState:
+        """The present state. Raises `NotFound`, `Unavailable`."""
+        live = await self._live(session_id)
+        if live.state is None:
+            await self._catch_up(session_id)
+            live = await self._live(session_id)
+        if live.state is None:
+            raise not_found()
+        return live.state
+
     async def _carry_out(self, command: Command) -> Effect:
         """Decide and append until nobody is in between. Raises `Refused`."""
         fresh = False
@@ -153,9 +184,21 @@ class Commands:
         return Effect(live=live, seq=seq)
 
     async def _known(self, live: Live, state: SessionState, command: Command) -> Known:
-        """What the read model adds: receipts the state may have forgotten, and the message a command is about."""
+        """What the read model adds: receipts the state may have forgotten, the message a command is about, and what is
+        above the session or beside it."""
+        known = await self._known_of(live, state, command)
+        user: str = getattr(command, "user", "")
+        if not state.ancestors or not user or state.role_of(user) == "owner":
+            return known
+        ancestors = state.ancestors
+        return replace(known, role=await patiently(lambda: self._store.role_above(ancestors, user)))
+
+    async def _known_of(self, live: Live, state: SessionState, command: Command) -> Known:
         session_id = command.session_id
         match command:
+            case RequestChild():
+                root = state.ancestors[-1] if state.ancestors else session_id
+                return Known(living=await patiently(lambda: self._store.living_in_tree(root)))
             case SubmitPrompt() | EditPrompt() | WithdrawPrompt():
                 prompt_id = command.prompt_id
                 if len(state.receipts) < limits.RECEIPTS or receipt_of(state, prompt_id) is not None:

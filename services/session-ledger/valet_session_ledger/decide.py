@@ -4,10 +4,11 @@ A command that has taken effect before gives no facts and the same reply: every 
 """
 
 import msgspec
-from valet_protocol.errors import Conflict, NotFound, Unprocessable
+from valet_protocol.errors import Conflict, Unprocessable
 from valet_protocol.events import facts
 from valet_protocol.events.envelope import Data
 from valet_protocol.events.facts import Role
+from valet_protocol.ids import derived_id
 from valet_protocol.requests import (
     AbortTurn,
     Accepted,
@@ -20,20 +21,25 @@ from valet_protocol.requests import (
     CreateShareLink,
     EditPrompt,
     JoinSession,
+    NoteParentTold,
     RemoveParticipant,
     RenameSession,
     ReorderQueue,
+    ReportChild,
     Request,
+    RequestChild,
     RequestCommand,
+    RequestCompletion,
     RevokeShareLink,
     SubmitPrompt,
     TerminateSession,
     WithdrawPrompt,
 )
 
-from valet_session_ledger import decide_commands, decide_prompts, decide_questions, decide_sharing
+from valet_session_ledger import decide_commands, decide_family, decide_prompts, decide_questions, decide_sharing
 from valet_session_ledger.decide_commands import Target
-from valet_session_ledger.state import BOOTING, CommandReceipt, Receipt, SessionState, session_digest
+from valet_session_ledger.digests import session_digest
+from valet_session_ledger.state import BOOTING, CommandReceipt, Receipt, SessionState
 
 
 class Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +51,10 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Likewise, of a command."""
     target: Target | None = None
     """The message a command is about."""
+    role: Role | None = None
+    """Of whoever asks, in a session above this one."""
+    living: int = 0
+    """Sessions of the tree that have not ended."""
 
 
 NOTHING = Known()
@@ -70,10 +80,29 @@ def decide(state: SessionState | None, command: Request, *, now_ms: int, known: 
             return _attach(state, command)
         case JoinSession():
             return decide_sharing.join(state, command, now_ms)
+        case RequestChild() | ReportChild() | NoteParentTold() | RequestCompletion():
+            if state is None:
+                raise decide_sharing.not_found()
+            return _of_a_session(state, command, known)
         case _:
             user: str = getattr(command, "user", "")
-            present = decide_sharing.permitted(state, user, _LEAST.get(type(command), "collaborator"))
+            present = decide_sharing.permitted(state, user, _LEAST.get(type(command), "collaborator"), known.role)
             return _of_a_participant(present, command, now_ms, known)
+
+
+def _of_a_session(
+    state: SessionState, command: RequestChild | ReportChild | NoteParentTold | RequestCompletion, known: Known
+) -> list[Data]:
+    """What its own agent asks, or the ledger of a session next to it."""
+    match command:
+        case RequestChild():
+            return decide_family.request_child(state, command, known.living)
+        case ReportChild():
+            return decide_family.report_child(state, command)
+        case NoteParentTold():
+            return decide_family.note_parent_told(state, command)
+        case RequestCompletion():
+            return decide_family.request_completion(state, command)
 
 
 def _of_a_participant(state: SessionState, command: Request, now_ms: int, known: Known) -> list[Data]:
@@ -122,9 +151,13 @@ def _create(state: SessionState | None, command: CreateSession) -> list[Data]:
                 model=command.model,
                 policy=command.policy,
                 idempotency_key=command.idempotency_key,
+                parent=command.ancestors[0] if command.ancestors else None,
+                ancestors=command.ancestors,
+                orchestrator=command.orchestrator,
             )
         ]
-    if state.owner != command.owner or state.source_session is not None:
+    same = (command.owner, tuple(command.ancestors), None)
+    if (state.owner, state.ancestors, state.source_session) != same:
         raise Conflict("session_exists", "There is a session with this id already; choose another id.")
     if state.asked and state.asked != session_digest(
         command.repo, command.branch, command.model, command.title, command.policy
@@ -142,7 +175,10 @@ def _abort(state: SessionState, command: AbortTurn) -> list[Data]:
 
 
 def _terminate(state: SessionState, command: TerminateSession) -> list[Data]:
-    return [] if state.phase == "terminated" else [facts.SessionTerminated(by=command.user)]
+    decide_family.check_above(state, command.session)
+    if state.phase == "terminated":
+        return []
+    return [facts.SessionTerminated(by=command.user, session=command.session, detail=command.reason)]
 
 
 def _rename(state: SessionState, command: RenameSession) -> list[Data]:
@@ -158,7 +194,7 @@ def _rename(state: SessionState, command: RenameSession) -> list[Data]:
 
 def _attach(state: SessionState | None, command: AttachRunner) -> list[Data]:
     if state is None:
-        raise NotFound("session_not_found", "There is no such session.")
+        raise decide_sharing.not_found()
     epoch = command.epoch
     if epoch > state.requested_epoch:
         raise Conflict("unknown_epoch", f"No sandbox of epoch {epoch} was requested.")
@@ -197,6 +233,9 @@ def effect_seq(state: SessionState, command: Request, known: Known = NOTHING) ->
             return answer.seq if answer is not None else state.fact_seq
         case AbortTurn() if state.turn is not None:
             return state.turn.interrupt_seq
+        case RequestChild():
+            child = decide_family.child_of(state, derived_id(state.session_id, "child", command.request_id))
+            return child.seq if child is not None else state.fact_seq
         case TerminateSession():
             return state.ended_seq
         case _:

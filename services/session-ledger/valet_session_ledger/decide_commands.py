@@ -8,7 +8,8 @@ from valet_protocol.requests import RequestCommand
 
 from valet_session_ledger import limits
 from valet_session_ledger.decide_prompts import check_open, reused
-from valet_session_ledger.state import CommandReceipt, SessionState, command_digest
+from valet_session_ledger.digests import command_digest
+from valet_session_ledger.state import CommandReceipt, SessionState
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):

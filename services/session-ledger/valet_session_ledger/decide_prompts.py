@@ -6,8 +6,9 @@ from valet_protocol.events.envelope import Data
 from valet_protocol.requests import EditPrompt, ReorderQueue, SubmitPrompt, WithdrawPrompt
 
 from valet_session_ledger import limits
+from valet_session_ledger.digests import prompt_digest
 from valet_session_ledger.evolve_turns import in_order
-from valet_session_ledger.state import QueuedPrompt, Receipt, SessionState, prompt_digest
+from valet_session_ledger.state import QueuedPrompt, Receipt, SessionState
 
 
 def submit(state: SessionState, command: SubmitPrompt, earlier: Receipt | None) -> list[Data]:
@@ -26,6 +27,7 @@ def submit(state: SessionState, command: SubmitPrompt, earlier: Receipt | None) 
         author_name=command.author_name,
         author_email=command.author_email,
         idempotency_key=command.idempotency_key,
+        sender=command.sender,
     )
     receipt = receipt_of(state, command.prompt_id) or earlier
     if receipt is not None:

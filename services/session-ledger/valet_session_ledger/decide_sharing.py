@@ -19,14 +19,27 @@ from valet_session_ledger.state import Participant, SessionState
 _RANK: dict[Role, int] = {"viewer": 0, "collaborator": 1, "owner": 2}
 
 
-def permitted(state: SessionState | None, user: str, least: Role) -> SessionState:
-    """The state, for somebody whose role is high enough. A session one takes no part in is not even there."""
-    role = None if state is None else state.role_of(user)
+def permitted(state: SessionState | None, user: str, least: Role, above: Role | None = None) -> SessionState:
+    """The state, for somebody whose role is high enough. A session one takes no part in is not even there.
+
+    `above` is their role in a session above this one: who takes part there does so here.
+    """
+    role = None if state is None else highest(state.role_of(user), above)
     if state is None or role is None:
-        raise NotFound("session_not_found", "There is no such session, or it is not yours.")
+        raise not_found()
     if _RANK[role] < _RANK[least]:
         raise Forbidden("role_too_low", f"You take part in this session as {role}; this takes {_AS[least]}.")
     return state
+
+
+def highest(*roles: Role | None) -> Role | None:
+    """The highest of some roles; none where there is none."""
+    return max((role for role in roles if role is not None), key=_RANK.__getitem__, default=None)
+
+
+def not_found() -> NotFound:
+    """The refusal for a session that is not there, or not for whoever asks."""
+    return NotFound("session_not_found", "There is no such session, or it is not yours.")
 
 
 _AS: dict[Role, str] = {"viewer": "a viewer", "collaborator": "a collaborator", "owner": "its owner"}

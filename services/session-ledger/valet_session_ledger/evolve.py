@@ -8,13 +8,15 @@ from valet_protocol.events.envelope import Event
 
 from valet_session_ledger import (
     evolve_commands,
+    evolve_family,
     evolve_questions,
     evolve_sandbox,
     evolve_sharing,
     evolve_turns,
     limits,
 )
-from valet_session_ledger.state import SessionState, session_digest
+from valet_session_ledger.digests import session_digest
+from valet_session_ledger.state import SessionState
 
 
 def counts(state: SessionState | None, event: Event) -> bool:
@@ -35,7 +37,7 @@ def evolve(state: SessionState | None, event: Event) -> SessionState | None:
             return _requested(event, data)
         return _imported(event, data) if isinstance(data, facts.SessionImported) else None
     fold = _FOLDS.get(type(data))
-    after = state if fold is None else fold(state, event, data)
+    after = state if fold is None else evolve_family.with_news(state, fold(state, event, data), event)
     if event.type.startswith("fact."):
         return replace(after, fact_seq=event.seq)
     # noted now and then only, so that most events of a turn leave the state as it is
@@ -59,6 +61,8 @@ def _requested(event: Event, data: facts.SessionRequested) -> SessionState:
         policy=data.policy,
         created_ms=event.time_ms,
         asked=session_digest(data.repo, data.branch, data.model, data.title, data.policy),
+        ancestors=tuple(data.ancestors),
+        orchestrator=data.orchestrator,
         fact_seq=event.seq,
     )
 
@@ -84,7 +88,10 @@ def _imported(event: Event, data: facts.SessionImported) -> SessionState:
 
 
 def _event_imported(state: SessionState, event: Event, data: facts.EventImported) -> SessionState:
-    """What happened elsewhere decides nothing here; a session without a title takes that of its source."""
+    """What happened elsewhere decides nothing here; its turns count, and a session without a title takes that of its
+    source."""
+    if data.type == "fact.turn_dispatched":
+        return replace(state, turns=state.turns + 1)
     title = data.data.get("title")
     if state.given_title or not title or not isinstance(title, str):
         return state
@@ -116,7 +123,7 @@ def _session_failed(state: SessionState, event: Event, data: facts.SessionFailed
 
 
 def _session_terminated(state: SessionState, event: Event, data: facts.SessionTerminated) -> SessionState:
-    return _ended(state, event, phase="terminated", detail="")
+    return _ended(state, event, phase="terminated", detail=data.detail, completed=data.completed, ended_by=data.session)
 
 
 def _ended(state: SessionState, event: Event, **changes: Any) -> SessionState:
@@ -128,6 +135,8 @@ def _ended(state: SessionState, event: Event, **changes: Any) -> SessionState:
         turn=None if state.turn is None else replace(state.turn, steering=()),
         questions=(),
         late=(),
+        notices=(),
+        completing=None,
         failure=None,
         recover=False,
         boot_deadline_ms=None,
@@ -142,6 +151,7 @@ _FOLDS: evolve_turns.Folds = {
     **evolve_questions.FOLDS,
     **evolve_sharing.FOLDS,
     **evolve_commands.FOLDS,
+    **evolve_family.FOLDS,
     facts.SessionFailed: _session_failed,
     facts.SessionTerminated: _session_terminated,
     facts.SessionRenamed: _renamed,

@@ -5,8 +5,9 @@ from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Event
 
 from valet_session_ledger import limits
+from valet_session_ledger.digests import command_digest
 from valet_session_ledger.evolve_turns import Folds
-from valet_session_ledger.state import CommandReceipt, PendingCommand, SessionState, command_digest
+from valet_session_ledger.state import CommandReceipt, PendingCommand, SessionState
 
 
 def _command_requested(state: SessionState, event: Event, data: facts.CommandRequested) -> SessionState:

@@ -8,8 +8,9 @@ from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Data, Event
 
 from valet_session_ledger import limits
+from valet_session_ledger.digests import prompt_digest
 from valet_session_ledger.evolve_questions import after_turn
-from valet_session_ledger.state import ActiveTurn, Origin, QueuedPrompt, Receipt, SessionState, prompt_digest
+from valet_session_ledger.state import ActiveTurn, Origin, QueuedPrompt, Receipt, SessionState
 
 Fold = Callable[[SessionState, Event, Any], SessionState]
 Folds = dict[type[Data], Fold]
@@ -38,6 +39,7 @@ def _prompt_accepted(state: SessionState, event: Event, data: facts.PromptAccept
         author_name=data.author_name,
         author_email=data.author_email,
         answers=data.answers,
+        sender=data.sender,
         accepted_ms=event.time_ms,
     )
     receipt = Receipt(prompt_id=data.prompt_id, digest=prompt_digest(data), seq=event.seq)
@@ -46,9 +48,15 @@ def _prompt_accepted(state: SessionState, event: Event, data: facts.PromptAccept
         queue=_queued(state.queue, prompt),
         receipts=(*state.receipts, receipt)[-limits.RECEIPTS :],
         late=tuple(answer for answer in state.late if answer.question_id != data.answers),
+        notices=tuple(notice for notice in state.notices if notice.prompt_id != data.prompt_id),
+        completing=None,  # somebody wants more of it
         # a person is there again: whatever stopped the platform is over
-        hold_until_ms=None if state.phase == "hibernated" and data.answers is None else state.hold_until_ms,
+        hold_until_ms=None if state.phase == "hibernated" and _is_a_persons(data) else state.hold_until_ms,
     )
+
+
+def _is_a_persons(data: facts.PromptAccepted) -> bool:
+    return data.answers is None and data.sender is None
 
 
 def _queued(queue: tuple[QueuedPrompt, ...], *prompts: QueuedPrompt) -> tuple[QueuedPrompt, ...]:

@@ -98,6 +98,49 @@ PENDING_COMMANDS = 10
 COMMAND_RECEIPTS = 64
 """Commands whose repetition is recognised from memory; older ones are looked up in the read model."""
 
+CHILD_DEPTH = 3
+"""Sessions above a session, at most: an agent, those it directs, and their helpers. Deeper trees are agents that hand
+their task on instead of doing it."""
+
+LIVING_CHILDREN = 10
+"""Children of one session that have not ended: each is a sandbox and an agent that costs money, and nobody reads the
+answers of more."""
+
+LIVING_IN_TREE = 30
+"""Sessions of one tree that have not ended, counted in the read models: what a few agents may start before a person
+looks. Spawned in the same moment, a few more may pass."""
+
+ENDED_CHILDREN = 200
+"""Children that have ended whose request is recognised when it comes again: it comes within a minute."""
+
+COMPLETIONS = 8
+"""Requests to complete a session that are recognised when they come again, likewise."""
+
+NEWS = 50
+"""Things a parent has not been told yet: they wait only while its ledger is away. The oldest are given up."""
+
+NEWS_CHARACTERS = 4_000
+"""Of what a parent is told of one change: enough to act on; the rest is read in the child's messages."""
+
+SPAWN_WAIT = 20.0
+"""How long an agent that spawns a child waits until it is there: milliseconds in fact. After that it is told of it all
+the same, because it is certain."""
+
+PEER_WAIT = 12.0
+"""What is asked of another ledger: a little more than it may wait for PostgreSQL."""
+
+TITLE_CHARACTERS = 80
+"""Of a title made from a prompt: what a list shows in a line."""
+
+FORWARDED_MESSAGES = 50
+"""Messages forwarded in one prompt: more than an agent chooses one by one."""
+
+FORWARDED_CHARACTERS = 64_000
+"""Of messages forwarded in one prompt: as much as a prompt that an agent writes may have."""
+
+MESSAGE_CHARACTERS = 8_000
+"""Of each message that an agent reads of another session: several of them go into its context at once."""
+
 IMPORT_DEADLINE_MS = 3_600_000
 """From the first page of an import to its last: a hundred thousand events take minutes. One that was given up ends as
 a failed session instead of an empty one that takes no prompts."""
@@ -194,6 +237,13 @@ IMPORT_EVENT_BYTES = (4 << 20) - (64 << 10)
 
 IMPORTS_REMEMBERED = 1_000
 """Imports under way whose place is kept in memory; the place of others is read from their log again."""
+
+LATEST_WORK = 2
+"""Saved work that is kept in any case: the latest, and the one before, should the latest turn out to be damaged."""
+
+FORKABLE_TURNS = 20
+"""Latest turns at whose messages a fork has the files as they were: a day of work. Saved work may have hundreds of MB a
+turn; at older messages a fork has the conversation and the repository."""
 
 FORK_WAIT = 60.0
 """How long a fork's requester waits for it: beyond that it asks again and finds it further on."""

@@ -81,6 +81,12 @@ def session_row(touched: Touched) -> SessionRow:
         updated_ms=touched.updated_ms,
         next_due_ms=next_due(state),
         at_rest=is_at_rest(state),
+        parent=state.parent,
+        root=state.ancestors[-1] if state.ancestors else None,
+        ancestors=values.json(state.ancestors) if state.ancestors else None,
+        children=state.spawned,
+        orchestrator=state.orchestrator,
+        completed=state.completed,
     )
 
 

@@ -6,9 +6,10 @@ from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Event
 
 from valet_session_ledger import values
+from valet_session_ledger.digests import command_digest
 from valet_session_ledger.projection_turns import Projections
 from valet_session_ledger.rows import Batch, CommandRow
-from valet_session_ledger.state import SessionState, command_digest
+from valet_session_ledger.state import SessionState
 
 
 def _command_requested(batch: Batch, before: SessionState, event: Event, data: facts.CommandRequested) -> None:

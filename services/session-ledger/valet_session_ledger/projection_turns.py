@@ -7,9 +7,10 @@ from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Data, Event
 
 from valet_session_ledger import values
+from valet_session_ledger.digests import prompt_digest
 from valet_session_ledger.evolve_turns import is_active
 from valet_session_ledger.rows import Batch, MessageRow, PromptRow, SwitchRow, TurnRow
-from valet_session_ledger.state import SessionState, prompt_digest
+from valet_session_ledger.state import SessionState
 
 Projection = Callable[[Batch, SessionState, Event, Any], None]
 Projections = dict[type[Data], Projection]
@@ -45,6 +46,7 @@ def _prompt_accepted(batch: Batch, before: SessionState, event: Event, data: fac
         digest=prompt_digest(data),
         status="queued",
         accepted_ms=event.time_ms,
+        sender=None if data.sender is None else values.json(data.sender),
     )
 
 

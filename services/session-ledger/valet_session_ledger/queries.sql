@@ -103,16 +103,16 @@ WHERE excluded.seq >= t.seq
 -- A prompt: queued, then in a turn, withdrawn or dropped. What a row does not say stays.
 INSERT INTO ledger.prompts AS t (
     session_id, first_seq, seq, prompt_id, content, author, kind, mode, channel, model, attachments, digest, status,
-    turn_id, accepted_ms
+    turn_id, accepted_ms, sender
 )
 SELECT session_id, first_seq, seq, prompt_id, content, author, kind, mode, channel, model, attachments::json,
-       digest, status, turn_id, accepted_ms
+       digest, status, turn_id, accepted_ms, sender::json
 FROM unnest(
     $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[]
+    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::text[]
 ) AS r (
     session_id, first_seq, seq, prompt_id, content, author, kind, mode, channel, model, attachments, digest, status,
-    turn_id, accepted_ms
+    turn_id, accepted_ms, sender
 )
 ON CONFLICT (session_id, prompt_id) DO UPDATE SET
     first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq,
@@ -121,7 +121,7 @@ ON CONFLICT (session_id, prompt_id) DO UPDATE SET
     channel = COALESCE(excluded.channel, t.channel), model = COALESCE(excluded.model, t.model),
     attachments = COALESCE(excluded.attachments, t.attachments), digest = COALESCE(excluded.digest, t.digest),
     status = excluded.status, turn_id = COALESCE(excluded.turn_id, t.turn_id),
-    accepted_ms = COALESCE(excluded.accepted_ms, t.accepted_ms)
+    accepted_ms = COALESCE(excluded.accepted_ms, t.accepted_ms), sender = COALESCE(excluded.sender, t.sender)
 WHERE excluded.seq >= t.seq
 
 -- name: upsert_questions
@@ -322,18 +322,21 @@ WHERE excluded.seq >= t.seq
 -- A session as it stands; its `first_seq` is not used.
 INSERT INTO ledger.sessions AS t (
     session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
-    last_turn, policy, source_session, work, created_ms, updated_ms, next_due_ms, at_rest
+    last_turn, policy, source_session, work, created_ms, updated_ms, next_due_ms, at_rest,
+    parent, root, ancestors, children, orchestrator, completed
 )
 SELECT session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns,
        active_turn, last_turn, policy::json, source_session, work::json, created_ms, updated_ms, next_due_ms,
-       at_rest
+       at_rest, parent, root, ancestors::json, children, orchestrator, completed
 FROM unnest(
     $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
     $10::text[], $11::integer[], $12::integer[], $13::text[], $14::text[], $15::text[], $16::text[], $17::text[],
-    $18::bigint[], $19::bigint[], $20::bigint[], $21::boolean[]
+    $18::bigint[], $19::bigint[], $20::bigint[], $21::boolean[], $22::text[], $23::text[],
+    $24::text[], $25::integer[], $26::boolean[], $27::text[]
 ) AS r (
     session_id, first_seq, seq, owner, title, repo, branch, model, status, status_detail, epoch, turns, active_turn,
-    last_turn, policy, source_session, work, created_ms, updated_ms, next_due_ms, at_rest
+    last_turn, policy, source_session, work, created_ms, updated_ms, next_due_ms, at_rest,
+    parent, root, ancestors, children, orchestrator, completed
 )
 ON CONFLICT (session_id) DO UPDATE SET
     first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, owner = excluded.owner,
@@ -342,7 +345,8 @@ ON CONFLICT (session_id) DO UPDATE SET
     turns = excluded.turns, active_turn = excluded.active_turn, last_turn = excluded.last_turn,
     policy = excluded.policy, source_session = excluded.source_session, work = excluded.work,
     created_ms = excluded.created_ms, updated_ms = excluded.updated_ms, next_due_ms = excluded.next_due_ms,
-    at_rest = excluded.at_rest
+    at_rest = excluded.at_rest, parent = excluded.parent, root = excluded.root, ancestors = excluded.ancestors,
+    children = excluded.children, orchestrator = excluded.orchestrator, completed = excluded.completed
 WHERE excluded.seq >= t.seq
 
 -- name: upsert_states
@@ -402,8 +406,22 @@ WHERE m.session_id = $1 AND m.message_id = $2
 SELECT owner, active_turn FROM ledger.sessions WHERE session_id = $1
 
 -- name: participant_roles
--- As what a user takes part in some sessions that are not theirs.
-SELECT session_id, role FROM ledger.participants WHERE session_id = ANY ($1::text[]) AND user_id = $2 AND present
+-- As what a user takes part in some sessions that are not theirs, or in one above them. The higher role counts: by good
+-- luck it is the first in the alphabet.
+SELECT s.session_id, min(p.role) AS role FROM ledger.sessions AS s
+JOIN ledger.participants AS p
+  ON p.session_id = s.session_id OR p.session_id IN (SELECT json_array_elements_text(s.ancestors))
+WHERE s.session_id = ANY ($1::text[]) AND p.user_id = $2 AND p.present
+GROUP BY s.session_id
+
+-- name: role_above
+-- As what a user takes part in any of some sessions, likewise.
+SELECT min(role) FROM ledger.participants WHERE session_id = ANY ($1::text[]) AND user_id = $2 AND present
+
+-- name: living_in_tree
+-- Sessions of a tree that have not ended.
+SELECT count(*) FROM ledger.sessions
+WHERE (root = $1 OR session_id = $1) AND status NOT IN ('failed', 'terminated')
 
 -- name: participants
 -- Who takes part in a session besides its owner, in the order in which they came.
@@ -429,7 +447,7 @@ WHERE s.session_id = $1
 
 -- name: sessions_of
 -- A page of the sessions a user owns or takes part in, newest first, below the session $3 (or from the top), with the
--- sums of their usage.
+-- sums of their usage; $4 is all, active or ended.
 WITH mine AS (
     (
         SELECT s.session_id, s.created_ms FROM ledger.sessions AS s
@@ -437,6 +455,7 @@ WITH mine AS (
           AND ($3::text IS NULL
                OR (s.created_ms, s.session_id)
                   < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3))
+          AND ($4 = 'all' OR (s.status IN ('failed', 'terminated')) = ($4 = 'ended'))
         ORDER BY s.created_ms DESC, s.session_id DESC
         LIMIT $2
     )
@@ -448,6 +467,7 @@ WITH mine AS (
           AND ($3::text IS NULL
                OR (s.created_ms, s.session_id)
                   < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3))
+          AND ($4 = 'all' OR (s.status IN ('failed', 'terminated')) = ($4 = 'ended'))
         ORDER BY s.created_ms DESC, s.session_id DESC
         LIMIT $2
     )
@@ -457,6 +477,53 @@ WITH mine AS (
 SELECT s.*, u.cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
 FROM mine
 JOIN ledger.sessions AS s ON s.session_id = mine.session_id
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
+           COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
+           COALESCE(sum(cache_read), 0)::bigint AS cache_read, COALESCE(sum(cache_write), 0)::bigint AS cache_write
+    FROM ledger.usage WHERE session_id = s.session_id
+) AS u
+ORDER BY s.created_ms DESC, s.session_id DESC
+
+-- name: children_of
+-- A page of the children of a session, newest first, below the session $3 (or from the top), with the sums of their
+-- usage; $4 is all, active or ended.
+WITH found AS (
+    SELECT s.session_id FROM ledger.sessions AS s
+    WHERE s.parent = $1
+      AND ($3::text IS NULL
+           OR (s.created_ms, s.session_id)
+              < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3))
+      AND ($4 = 'all' OR (s.status IN ('failed', 'terminated')) = ($4 = 'ended'))
+    ORDER BY s.created_ms DESC, s.session_id DESC
+    LIMIT $2
+)
+SELECT s.*, u.cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
+FROM found
+JOIN ledger.sessions AS s ON s.session_id = found.session_id
+CROSS JOIN LATERAL (
+    SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
+           COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
+           COALESCE(sum(cache_read), 0)::bigint AS cache_read, COALESCE(sum(cache_write), 0)::bigint AS cache_write
+    FROM ledger.usage WHERE session_id = s.session_id
+) AS u
+ORDER BY s.created_ms DESC, s.session_id DESC
+
+-- name: tree_of
+-- The same of a whole tree, named by its topmost session.
+WITH found AS (
+    SELECT s.session_id FROM ledger.sessions AS s
+    WHERE (s.root = $1 OR s.session_id = $1)
+      AND ($3::text IS NULL
+           OR (s.created_ms, s.session_id)
+              < (SELECT b.created_ms, b.session_id FROM ledger.sessions AS b WHERE b.session_id = $3))
+      AND ($4 = 'all' OR (s.status IN ('failed', 'terminated')) = ($4 = 'ended'))
+    ORDER BY s.created_ms DESC, s.session_id DESC
+    LIMIT $2
+)
+SELECT s.*, u.cost, u.input, u.output, u.reasoning, u.cache_read, u.cache_write
+FROM found
+JOIN ledger.sessions AS s ON s.session_id = found.session_id
 CROSS JOIN LATERAL (
     SELECT COALESCE(sum(cost), 0) AS cost, COALESCE(sum(input), 0)::bigint AS input,
            COALESCE(sum(output), 0)::bigint AS output, COALESCE(sum(reasoning), 0)::bigint AS reasoning,
@@ -549,6 +616,18 @@ SELECT session_id, items FROM ledger.todos WHERE session_id = ANY ($1::text[])
 SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq > $2
 ORDER BY first_seq, COALESCE(place, 0) LIMIT $3
 
+-- name: messages_before
+-- A page of a session's messages against the order of the log.
+SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq < $2
+ORDER BY first_seq DESC, COALESCE(place, 0) DESC LIMIT $3
+
+-- name: last_words
+-- What the agent said last in a session, or in one turn of it.
+SELECT text FROM ledger.messages
+WHERE session_id = $1 AND role = 'assistant' AND complete AND parent_session IS NULL AND text <> ''
+  AND ($2::text IS NULL OR turn_id = $2)
+ORDER BY first_seq DESC LIMIT 1
+
 -- name: reverts
 -- What was taken back in a session, in the order of the log, with where the message it went back to began. The agent's
 -- messages go with the prompt they answer.
@@ -571,7 +650,8 @@ SELECT * FROM ledger.diffs WHERE session_id = $1
 
 -- name: archived
 -- Archived events of a session between two sequences, both exclusive.
-SELECT seq, payload FROM ledger.events WHERE session_id = $1 AND seq > $2 AND seq < $3 ORDER BY seq LIMIT $4
+SELECT seq, type, payload FROM ledger.events
+WHERE session_id = $1 AND seq > $2 AND seq < $3 ORDER BY seq LIMIT $4
 
 -- name: archive_from
 -- The archive of all sessions in order, for a rebuild: above $1 and up to $2.

@@ -7,6 +7,7 @@ evaluated again, and what has been decided is not decided twice because it shows
 from valet_protocol.events import facts
 from valet_protocol.events.envelope import Data
 
+from valet_session_ledger.react_family import completed, errands, told_of_children
 from valet_session_ledger.react_questions import answered, late_prompts
 from valet_session_ledger.react_sandbox import sandbox, wants_sandbox, wind_up
 from valet_session_ledger.react_turns import dispatch_due, dispatched, interrupt, interrupted, silent_due, steered
@@ -21,6 +22,9 @@ def react(state: SessionState, now_ms: int) -> list[Data]:
         return _import_given_up() if state.import_due_ms <= now_ms else []
     if state.failure is not None:
         return [facts.SessionFailed(code=state.failure.code, detail=state.failure.detail)]
+    end = completed(state)
+    if end is not None:
+        return [end]
     decided: list[Data] = []
     over = interrupted(state, now_ms)
     if over is not None:
@@ -30,6 +34,7 @@ def react(state: SessionState, now_ms: int) -> list[Data]:
         stop = interrupt(state, now_ms)
         decided += [stop] if stop is not None else steered(state)
     decided += late_prompts(state)
+    decided += told_of_children(state)
     decided += _timed_out(state, now_ms)
     wanted = sandbox(state, now_ms)
     if wanted is not None:
@@ -59,8 +64,9 @@ def next_due(state: SessionState) -> int | None:
 
 
 def is_at_rest(state: SessionState) -> bool:
-    """Whether neither time nor anything left undone by a crash can make `react` decide something."""
-    return next_due(state) is None and not react(state, 0)
+    """Whether neither time nor anything left undone by a crash can make `react` decide something, and nothing is to be
+    done in another session's log."""
+    return next_due(state) is None and not react(state, 0) and not errands(state)
 
 
 def _timed_out(state: SessionState, now_ms: int) -> list[facts.CommandTimedOut]:

@@ -63,7 +63,8 @@ def _together(queue: tuple[QueuedPrompt, ...]) -> list[QueuedPrompt]:
 
 
 def _alike(prompt: QueuedPrompt) -> tuple[object, ...]:
-    return (prompt.mode, prompt.author, prompt.channel, prompt.model, prompt.variant, prompt.fallbacks)
+    of_an_agent = prompt.sender is not None
+    return (prompt.mode, prompt.author, of_an_agent, prompt.channel, prompt.model, prompt.variant, prompt.fallbacks)
 
 
 def _collected_ms(prompts: list[QueuedPrompt]) -> int:

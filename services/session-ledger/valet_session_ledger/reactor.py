@@ -30,6 +30,8 @@ class Reactor:
         self._sooner = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._on = False
+        self.errands: Callable[[Live], None] = lambda live: None
+        """Told of every state: what a session has to do in the logs of others."""
 
     def start(self) -> None:
         """The fold has caught up with the log: from now on decisions are made."""
@@ -46,6 +48,7 @@ class Reactor:
         live.due_ms = due
         if not self._on or live.appended > state.fact_seq:
             return  # a fact of ours is on its way back; then we are called again
+        self.errands(live)
         if live.reacting:
             live.again = True
             return

@@ -38,6 +38,7 @@ from valet_protocol.requests import (
 from valet_session_ledger import limits, views
 from valet_session_ledger.freshness import Freshness
 from valet_session_ledger.queries import Queries
+from valet_session_ledger.redact import for_export
 from valet_session_ledger.store import patiently
 from valet_session_ledger.views_reverted import Reverted, reverted
 
@@ -78,10 +79,14 @@ class Reads:
         return items[0]
 
     async def list_sessions(self, request: ListSessions) -> SessionPage:
-        """The sessions a user owns or takes part in, newest first."""
+        """The sessions a user owns or takes part in, or some session's children or tree, newest first."""
         await self._freshness.folded()
         limit = _page(request.limit)
-        rows = await self._fetch("sessions_of", request.user, limit + 1, request.before)
+        of, whose = "sessions_of", request.user
+        if request.parent is not None or request.tree is not None:
+            of, whose = ("children_of", request.parent) if request.parent is not None else ("tree_of", request.tree)
+            await self._access(whose or "", request.user)
+        rows = await self._fetch(of, whose, limit + 1, request.before, request.status)
         items = await self._views(rows[:limit], request.user)
         return SessionPage(items=items, next=items[-1].id if items and len(rows) > limit else None)
 
@@ -114,11 +119,7 @@ class Reads:
         session_id = request.session_id
         await self._check(session_id, request.user)
         limit = _page(request.limit)
-        rows = await self._fetch("messages_after", session_id, request.after, limit + 1)
-        if len(rows) > limit and rows[limit]["first_seq"] == rows[limit - 1]["first_seq"]:
-            # messages that one event began stay together: their sequence is the cursor
-            most = limit + limits.QUEUED_PROMPTS + 1
-            rows = await self._fetch("messages_after", session_id, request.after, most)
+        rows = await self._message_rows(request, limit)
         page = rows[: _whole([row["first_seq"] for row in rows], limit)]
         ids = [row["message_id"] for row in page]
         parts: dict[str, list[PartView]] = {message_id: [] for message_id in ids}
@@ -140,8 +141,26 @@ class Reads:
             for row in page
         ]
         fitting = _whole([item.seq for item in items], _fitting(items, limits.MESSAGE_PAGE_BYTES))
-        more = len(rows) > fitting
-        return MessagePage(items=items[:fitting], next=items[fitting - 1].seq if more else None)
+        cursor = items[fitting - 1].seq if len(rows) > fitting else None
+        if request.before is not None:
+            return MessagePage(items=items[:fitting][::-1], next=None, previous=cursor)
+        return MessagePage(items=items[:fitting], next=cursor)
+
+    async def _message_rows(self, request: ListMessages, limit: int) -> Sequence[Record]:
+        """More than `limit` where there are more, from the cursor on: against the log's order with `before`."""
+        name, cursor = "messages_after", request.after
+        if request.before is not None:
+            name, cursor = "messages_before", request.before
+        rows = await self._fetch(name, request.session_id, cursor, limit + 1)
+        if len(rows) > limit and rows[limit]["first_seq"] == rows[limit - 1]["first_seq"]:
+            # messages that one event began stay together: their sequence is the cursor
+            rows = await self._fetch(name, request.session_id, cursor, limit + limits.QUEUED_PROMPTS + 1)
+        return rows
+
+    async def last_words(self, session_id: str, turn_id: str | None = None) -> str:
+        """What the agent said last, in a session or a turn of it; empty for nothing. For who may read the session."""
+        rows = await self._fetch("last_words", session_id, turn_id)
+        return rows[0]["text"] if rows else ""
 
     async def _reverted(self, session_id: str) -> Reverted:
         reverts = await self._fetch("reverts", session_id)
@@ -187,10 +206,17 @@ class Reads:
         return views.review(rows[0])
 
     async def read_archive(self, request: ReadArchive) -> ArchivePage:
-        """Archived events between two sequences, both exclusive."""
+        """Archived events between two sequences, both exclusive; for an export, without what that must not carry."""
         limit = max(1, min(request.limit, limits.ARCHIVE_PAGE))
+        user = request.export_for
+        access = None if user is None else await self._check(request.session_id, user)
         rows = await self._fetch("archived", request.session_id, request.after, request.before, limit + 1)
-        items = [ArchivedEvent(seq=row["seq"], event=msgspec.Raw(row["payload"])) for row in rows[:limit]]
+        items: list[ArchivedEvent] = []
+        for row in rows[:limit]:
+            payload = row["payload"]
+            if user is not None and access is not None:
+                payload = for_export(row["type"], payload, user=user, is_owner=access.role == "owner")
+            items.append(ArchivedEvent(seq=row["seq"], event=msgspec.Raw(payload)))
         fitting = _fitting(items, limits.ARCHIVE_PAGE_BYTES)
         return ArchivePage(items=items[:fitting], complete=len(rows) <= fitting)
 
@@ -198,6 +224,9 @@ class Reads:
 
     async def _check(self, session_id: str, user: str) -> _Access:
         await self._freshness.session(session_id)
+        return await self._access(session_id, user)
+
+    async def _access(self, session_id: str, user: str) -> _Access:
         rows = await self._fetch("session_owner", session_id)
         role = None if not rows else (await self._roles(rows, [session_id], user)).get(session_id)
         if role is None:

@@ -104,6 +104,8 @@ class PromptRow(Row, frozen=True, kw_only=True, gc=False):
     """queued, steering, dispatched, withdrawn or dropped; done is a turn that is over."""
     turn_id: str | None = None
     accepted_ms: int | None = None
+    sender: str | None = None
+    """JSON."""
 
 
 class QuestionRow(Row, frozen=True, kw_only=True, gc=False):
@@ -218,6 +220,13 @@ class SessionRow(Row, frozen=True, kw_only=True, gc=False):
     updated_ms: int
     next_due_ms: int | None
     at_rest: bool
+    parent: str | None
+    root: str | None
+    ancestors: str | None
+    """JSON; none for none."""
+    children: int
+    orchestrator: bool
+    completed: str | None
 
 
 class StateRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):

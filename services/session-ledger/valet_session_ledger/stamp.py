@@ -40,8 +40,14 @@ def _cause(state: SessionState | None, data: Data) -> str:
             return f"{data.turn_id} {data.prompt_id}"
         case facts.QuestionAnswered():
             return data.question_id
-        case facts.CommandRequested() | facts.CommandTimedOut():
+        case facts.CommandRequested() | facts.CommandTimedOut() | facts.CompletionRequested():
             return data.request_id
+        case facts.ChildRequested():
+            return data.child_id
+        case facts.ChildChanged():
+            return f"{data.child_id} {data.child_seq} {data.change}"
+        case facts.ParentTold():
+            return str(data.child_seq)
         case facts.EventImported():
             return str(data.source_seq)
         case facts.ShareLinkCreated() | facts.ShareLinkRevoked():
@@ -65,6 +71,8 @@ def _turn(state: SessionState | None, data: Data) -> str | None:
     match data:
         case facts.TurnDispatched() | facts.TurnInterruptRequested() | facts.TurnInterrupted() | facts.PromptSteered():
             return data.turn_id
+        case facts.ChildRequested() | facts.CompletionRequested() if state is not None and state.turn is not None:
+            return state.turn.turn_id
         case facts.QuestionAnswered() if state is not None:
             return next((q.turn_id for q in state.questions if q.question_id == data.question_id), None)
         case _:

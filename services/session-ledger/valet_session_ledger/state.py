@@ -4,19 +4,21 @@ Contents that no decision needs (messages, parts, diffs) are in the read models 
 leave the state untouched.
 """
 
-import hashlib
 from typing import Literal
 
 import msgspec
 from valet_protocol.events.agent import Question, WorkRef
 from valet_protocol.events.facts import (
     Attachment,
+    ChildChange,
+    ChildRequested,
     CommandName,
     InterruptedBy,
-    PromptAccepted,
+    Outcome,
     PromptKind,
     PromptMode,
     Role,
+    Sender,
     SessionPolicy,
 )
 from valet_protocol.requests import SessionStatus
@@ -54,6 +56,8 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     author_email: str = ""
     answers: str | None = None
     """Question it answers, whose turn is gone."""
+    sender: Sender | None = None
+    """The session whose agent wrote it."""
     accepted_ms: int = 0
     steered: bool = False
     """It was handed to a turn that ended before its runner said whether it took it."""
@@ -186,6 +190,54 @@ class ShareLink(msgspec.Struct, frozen=True, kw_only=True):
     expires_ms: int | None
 
 
+class Child(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that this one's agent asked for."""
+
+    session_id: str
+    status: Literal["requested", "going_on", "ended"]
+    notify: bool
+    """Whether this session's agent gets a prompt when it changes."""
+    origin: Origin
+    """Of the turn that asked for it: such prompts take it over."""
+    digest: str
+    """`child_digest` of what was asked."""
+    seq: int = 0
+    """Sequence of the fact that asked for it."""
+    heard_seq: int = 0
+    """Sequence of the child's last event that this session knows of."""
+    request: ChildRequested | None = None
+    """What makes it, while it is not certain that it is made."""
+
+
+class News(msgspec.Struct, frozen=True, kw_only=True):
+    """Something of this session that its parent has not been told yet."""
+
+    seq: int
+    """Of the event."""
+    change: ChildChange
+    turn_id: str | None = None
+    detail: str = ""
+
+
+class Notice(msgspec.Struct, frozen=True, kw_only=True):
+    """A child's change that is to be a prompt."""
+
+    prompt_id: str
+    child_id: str
+    change: ChildChange
+    title: str
+    detail: str
+
+
+class Completing(msgspec.Struct, frozen=True, kw_only=True):
+    """The session's agent has said that its work is over."""
+
+    request_id: str
+    outcome: Outcome
+    summary: str
+    seq: int
+
+
 class Failure(msgspec.Struct, frozen=True, kw_only=True):
     """Why the session cannot go on, before the fact that says so is in the log."""
 
@@ -263,6 +315,30 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     revoked_links: tuple[str, ...] = ()
     """Ids of the latest `limits.SHARE_LINKS` revoked ones."""
 
+    ancestors: tuple[str, ...] = ()
+    """Every session above it, its parent first; empty where a person asked for it."""
+    orchestrator: bool = False
+    news: tuple[News, ...] = ()
+    """What its parent has not been told yet, oldest first."""
+    completing: Completing | None = None
+    completions: tuple[str, ...] = ()
+    """The latest `limits.COMPLETIONS` requests to complete it, those taken back by a prompt too."""
+    completed: Outcome | None = None
+    """Whether its task was done, where its own agent ended it."""
+    ended_by: str | None = None
+    """The session above it that ended it."""
+    spawned: int = 0
+    """Sessions its agent has asked for."""
+    children: tuple[Child, ...] = ()
+    """Those that have not ended, and the latest `limits.ENDED_CHILDREN` others, oldest first."""
+    notices: tuple[Notice, ...] = ()
+    """Changes of children that are not prompts yet, at most one of each child."""
+
+    @property
+    def parent(self) -> str | None:
+        """The session whose agent asked for it."""
+        return self.ancestors[0] if self.ancestors else None
+
     @property
     def status(self) -> SessionStatus:
         """The status as people see it."""
@@ -273,29 +349,6 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
         if user == self.owner:
             return "owner"
         return next((participant.role for participant in self.participants if participant.user == user), None)
-
-
-def prompt_digest(prompt: PromptAccepted) -> str:
-    """Equal for equal prompts: tells a repetition from another prompt under the same key."""
-    parts = [prompt.mode, prompt.model, prompt.channel, prompt.content]
-    further = (prompt.kind, prompt.fallbacks, prompt.variant, [item.attachment_id for item in prompt.attachments])
-    if further != ("prompt", [], None, []):  # digests of before there was any of these stay what they were
-        parts.append(msgspec.json.encode(further).decode())
-    return _digest(parts)
-
-
-def command_digest(command: CommandName, message_id: str | None, channel: str) -> str:
-    """Equal for equal commands. The channel of a revert is that of its message, whatever was asked."""
-    return _digest([command, message_id or "", "" if command == "revert" else channel])
-
-
-def session_digest(repo: str | None, branch: str | None, model: str, title: str, policy: SessionPolicy) -> str:
-    """Equal for equal requests of a session."""
-    return _digest([repo or "", branch or "", model, title, msgspec.json.encode(policy).decode()])
-
-
-def _digest(parts: list[str]) -> str:
-    return hashlib.sha256("\x1f".join(parts).encode()).hexdigest()[:32]
 
 
 _encoder = msgspec.msgpack.Encoder()

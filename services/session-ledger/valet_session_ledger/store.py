@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 from valet_protocol.errors import Unavailable
+from valet_protocol.events.facts import Role
 from valet_service import database, logs
 
 from valet_session_ledger import limits
@@ -134,6 +135,14 @@ class Store:
     async def deltas_needed_from(self) -> int | None:
         """The sequence below which no delta is needed any more; none while nothing is stored."""
         return await self._pool.fetchval(self._sql["deltas_needed_from"])
+
+    async def role_above(self, ancestors: Sequence[str], user: str) -> Role | None:
+        """As what a user takes part in any of the sessions above one."""
+        return await self._pool.fetchval(self._sql["role_above"], ancestors, user)
+
+    async def living_in_tree(self, root: str) -> int:
+        """How many sessions of a tree have not ended."""
+        return await self._pool.fetchval(self._sql["living_in_tree"], root)
 
     async def command_receipt(self, session_id: str, request_id: str) -> CommandReceipt | None:
         """What was requested under a command's id, however long ago."""

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nats.aio.client import Client
 from valet_protocol import subjects
@@ -32,6 +32,7 @@ from valet_protocol.requests import (
     SessionView,
     SubmitPrompt,
 )
+from valet_protocol.tools.base import Tool
 from valet_service import rpc
 from valet_service.log_reader import LogReader
 from valet_service.outbox import Outbox
@@ -167,6 +168,7 @@ class LedgerProcess:
                     "VALET_DATABASE_URL": self.settings.database_url,
                     "VALET_DATA_DIR": str(self.settings.data_dir),
                     "VALET_RUN_DIR": str(self.settings.run_dir),
+                    "VALET_SHARDS": ",".join(map(str, sorted(self.settings.shards))),
                     "NOTIFY_SOCKET": str(path),
                 },
             )
@@ -213,6 +215,11 @@ class Platform:
         else:
             subject = subjects.ledger_query(request.method)
         return await rpc.call(self.nc, subject, request, reply, timeout=timeout)
+
+    async def tool(self, tool: Tool, *, timeout: float = 15.0) -> Any:
+        """What a session's agent asks of the platform, with its reply. Raises `Refused`."""
+        subject = subjects.sandbox_request(tool.session_id, tool.method)
+        return await rpc.call(self.nc, subject, tool, tool.reply, timeout=timeout)
 
     async def create(self, **fields: object) -> str:
         """A new session of ada's; its id."""

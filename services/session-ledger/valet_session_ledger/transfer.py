@@ -11,15 +11,16 @@ from weakref import WeakValueDictionary
 from valet_protocol import subjects
 from valet_protocol.errors import Conflict, Forbidden, Unavailable, Unprocessable
 from valet_protocol.events import agent, facts
-from valet_protocol.events.agent import WorkRef
 from valet_protocol.requests import (
     Done,
     ForkPlan,
     ForkSession,
     GetSession,
     ImportEvents,
+    ListSuperfluousWork,
     PlanFork,
     SessionView,
+    SuperfluousWork,
 )
 from valet_service import logs
 
@@ -58,8 +59,12 @@ class Transfers:
     async def plan_fork(self, request: PlanFork) -> ForkPlan:
         """What a fork at a message would start from."""
         await self._source(request.session_id, request.user)
-        point = await self._point(request.session_id, request.message_id, None)
+        point = (await self._planner(request.session_id)).point(request.message_id)
         return ForkPlan(at=point.at, work=point.work)
+
+    async def list_superfluous_work(self, request: ListSuperfluousWork) -> SuperfluousWork:
+        """Saved work from which no fork starts any more."""
+        return SuperfluousWork(objects=(await self._planner(request.session_id)).superfluous())
 
     async def fork_session(self, request: ForkSession) -> SessionView:
         """Make a fork. Goes on by itself when its requester has gone; whoever asks again hears of its end."""
@@ -123,7 +128,7 @@ class Transfers:
 
     async def _begun(self, request: ForkSession) -> facts.SessionImported:
         source = await self._source(request.source_session, request.owner)
-        point = await self._point(request.source_session, request.message_id, request.work)
+        point = (await self._planner(request.source_session)).point(request.message_id, request.work)
         return facts.SessionImported(
             owner=request.owner,
             title=source.title if request.title is None else request.title,
@@ -159,14 +164,14 @@ class Transfers:
         await self._appends.append(session_id, at, facts.ImportCompleted(events=at.events))
         at.completed = True
 
-    async def _point(self, session_id: str, message_id: str | None, work: WorkRef | None) -> transfer_plan.ForkPoint:
+    async def _planner(self, session_id: str) -> transfer_plan.Planner:
         planner = transfer_plan.Planner(session_id)
         async for rows in self._archive.pages(session_id, until=NEWEST, types=transfer_plan.READ):
             for row in rows:
                 event = told(row.seq, row.session_id, row.type, row.payload)
                 if event is not None:
                     planner.show(event)
-        return planner.point(message_id, work)
+        return planner
 
     async def _source(self, session_id: str, user: str) -> SessionView:
         source = await self._reads.get_session(GetSession(session_id=session_id, user=user))
@@ -204,7 +209,7 @@ class Transfers:
         )
         if at.begun is None:
             await self._begin(request, at, transfer_lines.beginning(events[0] if events else None))
-        selection = Selection(epoch=at.epoch, bookmarks=True)
+        selection = Selection(epoch=at.epoch, turn=at.turn, bookmarks=True)
         for event in events:
             await self._take_over(session_id, at, event, selection)
         if request.last:

@@ -38,6 +38,15 @@ _SANDBOX_TALK = frozenset(
 )
 """What runners say of their sandbox rather than of the conversation."""
 
+_OF_THE_PRESENT_TURN = (
+    facts.TurnInterrupted,
+    agent.TurnStarted,
+    agent.TurnEnded,
+    agent.PromptTaken,
+    agent.ModelSwitched,
+)
+"""What says nothing unless it is about the present turn."""
+
 _object = msgspec.json.Decoder(dict[str, object])
 
 
@@ -108,17 +117,31 @@ def _told(seq: int, envelope: Envelope, data: Data, *, taken_over: bool) -> Told
 class Selection:
     """Goes through a session's events in order and says which are taken over.
 
-    Events of a runner that did not hold the session never counted there, so they are left behind.
+    Events of a runner that did not hold the session never counted there, nor what it said of a turn that was not, or no
+    longer, the present one: they are left behind.
     """
 
-    def __init__(self, *, epoch: int = 0, bookmarks: bool = False) -> None:
+    def __init__(self, *, epoch: int = 0, turn: str | None = None, bookmarks: bool = False) -> None:
         self._epoch = epoch
         """Of the runner that holds the session at this point."""
+        self._turn = turn
+        """The present turn at this point."""
         self._bookmarks = bookmarks
         """Whether to take over as well what an import must know again when it goes on after a crash."""
 
     def takes(self, event: Told) -> bool:
         """Whether an event is taken over. Every event of the session must be shown, in order."""
+        taken = self._counts(event) and self._is_of_the_present(event)
+        if isinstance(event.data, facts.TurnDispatched):
+            self._turn = event.data.turn_id
+        elif taken and isinstance(event.data, facts.TurnInterrupted | agent.TurnEnded):
+            self._turn = None
+        return taken
+
+    def _is_of_the_present(self, event: Told) -> bool:
+        return not isinstance(event.data, _OF_THE_PRESENT_TURN) or event.data.turn_id == self._turn
+
+    def _counts(self, event: Told) -> bool:
         if not event.type.startswith("agent."):
             if isinstance(event.data, facts.RunnerAttached) and not event.taken_over:
                 self._epoch = event.data.epoch

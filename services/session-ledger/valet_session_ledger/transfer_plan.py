@@ -8,6 +8,7 @@ from valet_protocol.errors import Conflict, NotFound
 from valet_protocol.events import agent, facts
 from valet_protocol.events.agent import WorkRef
 
+from valet_session_ledger import limits
 from valet_session_ledger.transfer_events import Selection, Told, believed_work, prompts_with_a_turn
 
 READ = (
@@ -123,6 +124,20 @@ class Planner:
         taken_back = [self._before(message) for message in self._reverted.values()]
         ended = max((turn.end for turn in self._turns.values()), default=0)
         return self._with_work(min([before for before in taken_back if before is not None], default=ended))
+
+    def superfluous(self) -> list[str]:
+        """Saved work, of this session's own, from which no fork starts any more: all but the latest, and that of the
+        turns at whose messages one may still fork with files."""
+        ended = sorted((turn for turn in self._turns.values() if turn.end), key=lambda turn: turn.end)
+        points = [at for turn in ended[-limits.FORKABLE_TURNS :] for at in (turn.before, turn.end)]
+        needed = {work.object for _, work in self._works[-limits.LATEST_WORK :]}
+        forks = [*map(self._with_work, points), self.point(None)]
+        needed.update(fork.work.object for fork in forks if fork.work is not None)
+        if self._start_work is not None:
+            needed.add(self._start_work.object)
+        own = f"sessions/{self._session_id}/saved/"
+        saved = dict.fromkeys(work.object for _, work in self._works if work.object.startswith(own))
+        return [name for name in saved if name not in needed]
 
     def _at_message(self, message_id: str) -> ForkPoint:
         turn_id = self._people.get(message_id) or self._agents.get(message_id)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from valet_protocol.codec import rfc3339
 from valet_protocol.events.agent import AgentError, FileChange, Finding, Question, TodoItem, Tokens, WorkRef
-from valet_protocol.events.facts import Attachment, Role, SessionPolicy
+from valet_protocol.events.facts import Attachment, Role, Sender, SessionPolicy
 from valet_protocol.requests import (
     CommandView,
     DiffView,
@@ -36,6 +36,8 @@ _findings = msgspec.json.Decoder(list[Finding])
 _policy = msgspec.json.Decoder(SessionPolicy)
 _work = msgspec.json.Decoder(WorkRef)
 _todos = msgspec.json.Decoder(list[TodoItem])
+_sender = msgspec.json.Decoder(Sender)
+_ids = msgspec.json.Decoder(list[str])
 
 
 def session(
@@ -75,6 +77,11 @@ def session(
         role=role,
         source_session=row["source_session"],
         work=None if row["work"] is None else _work.decode(row["work"]),
+        parent=row["parent"],
+        ancestors=[] if row["ancestors"] is None else _ids.decode(row["ancestors"]),
+        children=row["children"],
+        orchestrator=row["orchestrator"],
+        completed=row["completed"],
         seq=row["seq"],
     )
 
@@ -118,8 +125,13 @@ def prompt(row: Record, *, active: str | None) -> PromptView:
         attachments=_attached(row),
         status="done" if done else row["status"],
         turn_id=row["turn_id"],
+        sender=_sent(row),
         seq=row["first_seq"],
     )
+
+
+def _sent(prompt: Record) -> Sender | None:
+    return None if prompt["sender"] is None else _sender.decode(prompt["sender"])
 
 
 def _attached(prompt: Record) -> list[Attachment]:
@@ -187,6 +199,7 @@ def message(
         complete=row["complete"],
         channel=channel or DEFAULT_CHANNEL,
         attachments=[] if prompt is None else _attached(prompt),
+        sender=None if prompt is None else _sent(prompt),
         reverted=reverted,
         created_at=rfc3339(row["created_ms"]),
         seq=row["first_seq"],

@@ -1,6 +1,7 @@
 """Other sessions: children that work for this one, and what is said between sessions. Answered by the session ledger.
 
-A session reaches those that belong to the same person, and no others: any other id is `session_not_found`.
+A session reaches those of its own tree: its parents, its children, theirs. One whose agent directs others
+(an orchestrator) reaches all sessions of its person. Any other id is `session_not_found`.
 """
 
 from typing import Literal
@@ -77,6 +78,9 @@ class SpawnChild(Tool, frozen=True, kw_only=True):
     """Branch to start from; none for this session's, or the default one of another repository."""
     model: limits.Name | None = None
     """`provider/model`, see list_models; none for this session's."""
+    notify: bool = False
+    """Whether you are given a prompt when the child's turns end, when it is done and when it fails. Without it you look
+    yourself."""
 
 
 class SessionEnded(Reply, frozen=True, kw_only=True):
@@ -306,7 +310,7 @@ class NotifyParent(Tool, frozen=True, kw_only=True):
 
 
 class ListSessions(Tool, frozen=True, kw_only=True):
-    """List all sessions of the person this session belongs to, the newest first."""
+    """List the sessions of this session's tree, the newest first; for one that directs others, all of its person's."""
 
     name = method = "list_sessions"
     category = "sessions"

@@ -88,6 +88,8 @@ class NewSession(Body, frozen=True, kw_only=True):
     """`provider/model`; none: the default."""
     policy: PolicyFields | None = None
     """What is to differ from the platform's usual policy."""
+    orchestrator: bool = False
+    """Whether its agent directs others: it reaches all of your sessions, and does not end its own."""
 
 
 class SessionChange(Body, frozen=True, kw_only=True):

@@ -43,7 +43,8 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True):
     tags=["platform"],
 )
 async def list_models(model_list: ModelList) -> ModelList:
-    """What the configuration names. Of a provider with `any_model` any model is taken."""
+    """What the configuration names. Of a provider with `any_model` any model is taken; one that is not `connected` has
+    no key, and its models fail."""
     return model_list
 
 

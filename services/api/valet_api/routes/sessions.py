@@ -1,7 +1,7 @@
 """Sessions: create, list, look, end."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, Router, delete, get, patch, post
 from litestar.datastructures import State
@@ -87,6 +87,7 @@ async def create_session(
         model=models.chosen_model(model_list, data.model),
         policy=policies.changed(usual_policy, data.policy),
         idempotency_key=idempotency_key,
+        orchestrator=data.orchestrator,
     )
     view = await ledger.ask(command, SessionView)
     return Response(view, status_code=201, headers={"Location": f"/api/sessions/{view.id}"})
@@ -98,11 +99,17 @@ async def list_sessions(
     ledger: Ledger,
     limit: Annotated[int, Parameter(ge=1, le=limits.PAGE_SESSIONS)] = 50,
     before: Annotated[str | None, Parameter(description="`next` of the page before.")] = None,
+    parent: Annotated[str | None, Parameter(description="Only the sessions that this one's agent has spawned.")] = None,
+    tree: Annotated[str | None, Parameter(description="Only this session, and all below it.")] = None,
+    status: Annotated[
+        Literal["all", "active", "ended"], Parameter(description="`ended`: terminated or failed; `active`: the others.")
+    ] = "all",
 ) -> SessionPage:
     """Newest first, a page at a time."""
     if before is not None and not is_ulid(before):
         raise BadRequest("bad_cursor", f"before={before[:40]!r} is not a session id; pass `next` of the page before.")
-    return await ledger.sessions(ListSessions(user=request.user.user, limit=limit, before=before))
+    query = ListSessions(user=request.user.user, limit=limit, before=before, parent=parent, tree=tree, status=status)
+    return await ledger.sessions(query)
 
 
 @get("/{session_id:str}", operation_id="getSession", summary="Look at a session", responses=responses(404))
@@ -156,7 +163,8 @@ async def change_session(
     status_code=202,
 )
 async def terminate_session(request: Asking, ledger: Ledger, session_id: SessionId) -> Done:
-    """Its sandbox and workspace are removed; its history stays readable."""
+    """Its sandbox and workspace are removed; its history stays readable. The sessions its agent has spawned end with
+    it."""
     return await ledger.ask(TerminateSession(session_id=session_id, user=request.user.user), Done)
 
 

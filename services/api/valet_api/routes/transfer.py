@@ -89,9 +89,11 @@ async def fork_session(
     },
 )
 async def export_session(request: Asking, ledger: Ledger, session_id: SessionId) -> Stream:
-    """Everything that happened, as JSON lines. Files of attachments and saved work are not in it."""
-    view = await ledger.ask(GetSession(session_id=session_id, user=request.user.user), SessionView)
-    lines = await streams.begun(transfers.Export(ledger, session_id, view.seq).lines())
+    """Everything that happened, as JSON lines. Files of attachments and saved work are not in it, nor
+    what opens share links, nor e-mail addresses but your own, unless the session is yours."""
+    user = request.user.user
+    view = await ledger.ask(GetSession(session_id=session_id, user=user), SessionView)
+    lines = await streams.begun(transfers.Export(ledger, session_id, view.seq, user).lines())
     headers = {"Content-Disposition": f'attachment; filename="{session_id}.jsonl"'}
     return Stream(lines, media_type=LINES, headers=headers)
 
