@@ -8,8 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from valet_local import npm, tools
+from valet_local import npm, provision, tools
 from valet_local.errors import BadDownload, FetchFailed
+from valet_local.layout import layout
 from valet_local.tools import Progress
 
 PACKAGE = "opencode-test-x64"
@@ -112,6 +113,81 @@ def test_two_at_once_both_get_a_whole_one(tmp_path: Path) -> None:
         thread.join(20)
     assert [path.read_bytes() for path in found] == [BINARY, BINARY]
     assert len(list((tmp_path / "cache").iterdir())) == 1
+
+
+PAGE = ("package/package.json", "package/LICENSE", "package/lib/x.js", "package/css/x.css")
+
+
+def page(path: Path, *names: str) -> Path:
+    """A package of the terminal's page."""
+    with tarfile.open(path, "w:gz") as archive:
+        for name in names or (*PAGE, "package/lib/x.js.map", "package/src/x.ts"):
+            archive.addfile(tarfile.TarInfo(name))
+    return path
+
+
+def ensure_page(tmp_path: Path, fetch: tools.Fetch, data: str = "data") -> Path:
+    return tools.ensure_terminal_page(tmp_path / data, tmp_path / "cache", fetch=fetch, progress=silent)
+
+
+def test_the_terminals_page_is_fetched_once_and_holds_what_a_browser_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str]] = []
+
+    def fetch(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        asked.append((package, version))
+        return page(directory / "x.tgz")
+
+    monkeypatch.setattr(tools, "verify", lambda tarball, integrity: None)
+    place = ensure_page(tmp_path, fetch)
+    assert asked == [("@xterm/xterm", "6.0.0"), ("@xterm/addon-fit", "0.11.0")]
+    files = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
+    own = {name.removeprefix("package/") for name in PAGE}
+    assert files == {f"{part}/{name}" for part in ("xterm", "addon-fit") for name in own}
+    assert ensure_page(tmp_path, fetch) == place
+    assert ensure_page(tmp_path, fetch, data="another").is_dir()
+    assert len(asked) == 2
+    told = tools.Tools(opencode=place, git=place, rg=place, bwrap=None, xterm=place).environment()
+    assert told["VALET_XTERM_DIR"] == str(place)
+
+
+def test_a_terminals_page_that_is_not_the_published_one_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fetch(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        return page(directory / "x.tgz")
+
+    with pytest.raises(BadDownload, match="not what was published"):
+        ensure_page(tmp_path, fetch)
+    assert list((tmp_path / "cache").iterdir()) == []
+
+    def escaping(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        return page(directory / "x.tgz", *PAGE, "package/lib/../../../../x")
+
+    monkeypatch.setattr(tools, "verify", lambda tarball, integrity: None)
+    with pytest.raises(BadDownload, match="leads out"):
+        ensure_page(tmp_path, escaping)
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_start_does_without_a_terminals_page_that_cannot_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        raise FetchFailed("no network")
+
+    monkeypatch.setattr(npm, "fetch_small", unreachable)
+    monkeypatch.setenv("VALET_CACHE_DIR", str(tmp_path / "cache"))
+    told: list[str] = []
+    found = provision.ensure_tools(
+        layout(tmp_path / "d"),
+        progress=lambda stage, done, total: told.append(stage),
+        environment={"VALET_OPENCODE_BIN": "/bin/true"},
+    )
+    assert found.xterm is None
+    assert "VALET_XTERM_DIR" not in found.environment()
+    assert "no network" in told[-1]
 
 
 def test_npms_own_words_are_shown_when_it_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -73,6 +73,9 @@ PROBE_TIMEOUT = 10.0
 FETCH_TIMEOUT = 900.0
 """Download of the agent (60 MB): a minute on a 10 Mbit/s line, more on a worse one."""
 
+FETCH_SMALL_TIMEOUT = 30.0
+"""Download of a package of one megabyte that a start can do without: who has no network waits for it at every start."""
+
 FETCH_POLL = 0.2
 """Between two looks at how far a download has come; what a progress bar can show."""
 

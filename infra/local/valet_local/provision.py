@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from valet_local import npm, tools
-from valet_local.errors import ToolMissing
+from valet_local.errors import ToolError, ToolMissing
 from valet_local.layout import Layout, cache_dir
 from valet_local.tools import Progress, Tools
 
@@ -20,7 +20,16 @@ def ensure_tools(places: Layout, *, progress: Progress, environment: Mapping[str
     opencode = _named_opencode(environment) or tools.ensure_opencode(
         places.tools, shared_tools(), fetch=npm.fetch, progress=progress
     )
-    return Tools(opencode=opencode, git=git, rg=rg, bwrap=tools.find_bwrap())
+    return Tools(opencode=opencode, git=git, rg=rg, bwrap=tools.find_bwrap(), xterm=_terminal_page(places, progress))
+
+
+def _terminal_page(places: Layout, progress: Progress) -> Path | None:
+    try:
+        return tools.ensure_terminal_page(places.tools, shared_tools(), fetch=npm.fetch_small, progress=progress)
+    except (ToolError, OSError) as error:
+        # everything else works without; the page itself says that it is missing, the next start tries again
+        progress(f"The terminal's page could not be fetched: {error}", 0, 0)
+        return None
 
 
 def _named_opencode(environment: Mapping[str, str]) -> Path | None:

@@ -3,7 +3,7 @@
 OpenCode is 185 MB and comes from its npm package. It is unpacked once per user into the shared cache
 (`layout.cache_dir`) and hard-linked (on another disk: copied) into `D/tools`, so that a data directory needs
 neither network nor cache once it has started. An entry appears in either place in one step: half a download
-never counts, and two processes may do it at once.
+never counts, and two processes may do it at once. The terminal's page (xterm.js) is had in the same way.
 """
 
 import hashlib
@@ -26,12 +26,24 @@ from valet_local.identity import identify
 
 OPENCODE_VERSION = "1.18.33"
 
+XTERM_VERSION = "6.0.0"
+
+_TERMINAL_PAGE = (
+    ("xterm", "@xterm/xterm", XTERM_VERSION),
+    ("addon-fit", "@xterm/addon-fit", "0.11.0"),
+)
+"""The packages of the terminal's page: directory, package, version."""
+
 _INTEGRITY = {
     "opencode-linux-x64": (
         "sha512-q/t/3p2CTxOT9y2kvjesb/LZab2+1eqlhhWA02Be6mjTtmYtNBcBsrI5yDo4Fw7ZSPBW2oyMIGMNRqiKQjiAWw=="
     ),
     "opencode-linux-x64-baseline": (
         "sha512-1KQGBiiDDeL/VHHbHkOvvFo8Jr97WT5+C1tear+p7IcDTnXgVHXqIjU4O4jM4mHQzykTP2i884FCnW5LDa+zCA=="
+    ),
+    "@xterm/xterm": "sha512-TQwDdQGtwwDt+2cgKDLn0IRaSxYu1tSUjgKarSDkUM0ZNiSRXFpjxEsvc/Zgc5kq5omJ+V0a8/kIM2WD3sMOYg==",
+    "@xterm/addon-fit": (
+        "sha512-jYcgT6xtVYhnhgxh3QgYDnnNMYTcf8ElbxxFzX0IZo+vabQqSPAjC3c1wJrKB5E19VwQei89QCiZZP86DCPF7g=="
     ),
 }
 """npm's `dist.integrity` of the tested platforms. For others npm itself checks what it fetches against what
@@ -53,11 +65,14 @@ class Tools(msgspec.Struct, frozen=True, kw_only=True):
     rg: Path
     bwrap: Path | None
     """None where there is none (not Linux): then only `isolation = "none"` can run an agent."""
+    xterm: Path | None = None
+    """The terminal's page. None where it could not be fetched: sandboxes are without it then."""
 
     def environment(self) -> dict[str, str]:
         """The variables by which services are told."""
         found = {"OPENCODE": self.opencode, "GIT": self.git, "RG": self.rg, "BWRAP": self.bwrap}
-        return {f"VALET_{name}_BIN": str(path) for name, path in found.items() if path is not None}
+        told = {f"VALET_{name}_BIN": str(path) for name, path in found.items() if path is not None}
+        return told if self.xterm is None else told | {"VALET_XTERM_DIR": str(self.xterm)}
 
 
 def opencode_package() -> str:
@@ -93,7 +108,31 @@ def ensure_opencode(
     shared = cached_opencode(cache, package)
     if not shared.is_file():
         _fetch_into(shared, package, fetch, progress)
-    _place(wanted.parent, lambda fresh: _link_or_copy(shared, fresh / "opencode"))
+    _place(wanted, lambda fresh: _link_or_copy(shared, fresh / "opencode"))
+    return wanted
+
+
+def ensure_terminal_page(data_tools: Path, cache: Path, *, fetch: Fetch, progress: Progress) -> Path:
+    """The directory of the terminal page's packages below `data_tools`; fetched when neither that nor the cache has
+    it.
+
+    Raises `FetchFailed` and `BadDownload`.
+    """
+    wanted, shared = (root / f"xterm-{XTERM_VERSION}" for root in (data_tools, cache))
+    if wanted.is_dir():
+        return wanted
+
+    def fill(fresh: Path) -> None:
+        for directory, package, version in _TERMINAL_PAGE:
+            (into := fresh / directory / "npm").mkdir(parents=True)
+            tarball = fetch(package, version, into, progress)
+            verify(tarball, _INTEGRITY[package])
+            _unpack_page(tarball, fresh / directory)
+            shutil.rmtree(into)
+
+    if not shared.is_dir():
+        _place(shared / "xterm" / "package.json", fill, of=shared)
+    _place(wanted / "xterm" / "package.json", lambda fresh: _copy_tree(shared, fresh), of=wanted)
     return wanted
 
 
@@ -146,11 +185,14 @@ def _fetch_into(target: Path, package: str, fetch: Fetch, progress: Progress) ->
             if extra.name != "opencode":
                 shutil.rmtree(extra) if extra.is_dir() else extra.unlink()
 
-    _place(target.parent, fill)
+    _place(target, fill)
 
 
-def _place(directory: Path, fill: Callable[[Path], None]) -> None:
-    """Make a directory that appears complete or not at all; when another process was faster, its one stays."""
+def _place(wanted: Path, fill: Callable[[Path], None], *, of: Path | None = None) -> None:
+    """Make the directory `of` (the one `wanted` is in) so that it appears complete or not at all; when another process
+    was faster, and `wanted` is there, its one stays.
+    """
+    directory = of or wanted.parent
     directory.parent.mkdir(parents=True, exist_ok=True)
     _clear_abandoned(directory)
     fresh = directory.with_name(f".{directory.name}.{os.getpid()}.{secrets.token_hex(4)}")
@@ -160,7 +202,7 @@ def _place(directory: Path, fill: Callable[[Path], None]) -> None:
         try:
             fresh.rename(directory)
         except OSError:
-            if not (directory / "opencode").is_file():
+            if not wanted.is_file():
                 raise
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
@@ -189,6 +231,27 @@ def _unpack(tarball: Path, target: Path, progress: Progress) -> None:
                 file.write(block)
                 progress("Unpacking OpenCode", file.tell(), member.size)
     target.chmod(0o755)
+
+
+def _unpack_page(tarball: Path, target: Path) -> None:
+    """What a browser is sent, and the licence: a tenth of the package."""
+    with tarfile.open(tarball, "r:gz") as archive:
+        for member in archive:
+            name = member.name.removeprefix("package/")
+            wanted = name in ("package.json", "LICENSE") or name.startswith(("lib/", "css/"))
+            content = archive.extractfile(member) if wanted and not name.endswith(".map") else None
+            if content is None:
+                continue
+            if ".." in Path(name).parts:
+                raise BadDownload(f"{tarball.name} holds {member.name}, which leads out of it")
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(content.read())
+    if not (target / "package.json").is_file() or not any((target / "lib").glob("*.js")):
+        raise BadDownload(f"{tarball.name} holds no package of a web page")
+
+
+def _copy_tree(source: Path, target: Path) -> None:
+    shutil.copytree(source, target, dirs_exist_ok=True, copy_function=lambda a, b: _link_or_copy(Path(a), Path(b)))
 
 
 def _link_or_copy(source: Path, target: Path) -> None:

@@ -5,7 +5,6 @@ import os
 import socket
 from pathlib import Path
 
-import msgspec
 import pytest
 from valet_sandbox_controller.errors import IsolationUnavailable, ProviderFailed
 from valet_sandbox_controller.provider import HostRepository, Limits
@@ -71,7 +70,7 @@ answer({{
   'var': os.path.exists('/var/lib'),
   'usr': os.access('/usr/bin', os.W_OK) and attempt(lambda: open('/usr/bin/valet-test', 'w'))[0],
   'etc': attempt(lambda: open('/etc/passwd', 'a'))[0],
-  'spec': attempt(lambda: open('/run/valet/runner.json', 'a'))[0],
+  'spec': os.path.exists('/run/valet/runner.json'),
   'portal': attempt(lambda: open('/run/valet/portal/x', 'w'))[0],
   'others': os.path.exists({str(tmp_path / "data" / "sandboxes")!r}),
 }})
@@ -176,9 +175,3 @@ async def test_the_start_of_a_sandbox_leaves_no_descriptor_open(bwrap: LocalProv
         ref = await start(bwrap, f"S{number}", "pass")
         await bwrap.wait(ref)
     assert len(os.listdir("/proc/self/fd")) <= before
-
-
-async def test_the_runner_finds_its_specification(bwrap: LocalProvider) -> None:
-    spec = msgspec.json.encode({"session_id": "S1"})
-    task = "answer(json.load(open('/run/valet/runner.json')))"
-    assert await answer(bwrap, "S1", task, dict[str, str], runner_spec=spec) == {"session_id": "S1"}

@@ -19,8 +19,8 @@ from valet_service import broker, credentials
 SESSION = "01JABCDEFGHJKMNPQRSTVWXYZ0"
 
 INSIDE = """
-import base64, os, socket, time
-spec = json.load(open('/run/valet/runner.json'))
+import base64, os, socket, sys, time
+spec = json.load(sys.stdin)
 def portal(request, body=b''):
     s = socket.socket(socket.AF_UNIX); s.settimeout(10)
     s.connect('/run/valet/portal/portal.sock')

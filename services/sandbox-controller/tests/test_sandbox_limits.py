@@ -22,8 +22,9 @@ def test_the_same_limits_are_said_in_the_words_of_either_version() -> None:
 def test_a_full_disk_is_named_before_anything_is_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("valet_sandbox_controller.limits.FREE_DISK_BYTES", 1 << 62)
     with pytest.raises(ProviderFailed, match="is full") as caught:
-        Storage(tmp_path, tmp_path / "run").prepare("S1", b"{}")
+        Storage(tmp_path, tmp_path / "run").prepare("S1")
     assert not caught.value.retryable
+    assert not Storage(tmp_path, tmp_path / "run").of("S1").gateway.exists()
 
 
 def test_a_status_file_cut_short_still_gives_what_is_whole(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ A new provider joins by adding its kind to `KINDS` and to `testing.local_provide
 
 import asyncio
 import signal
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,9 +13,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from valet_sandbox_controller import testing
+from valet_sandbox_controller.errors import ProviderFailed
 from valet_sandbox_controller.provider import Capability, Ended, Running, SandboxRef
 from valet_sandbox_controller.providers import processes
-from valet_sandbox_controller.testing import LocalProvider, start, until
+from valet_sandbox_controller.providers.storage import SOCKET, Storage
+from valet_sandbox_controller.testing import LocalProvider, answer, start, until
 
 KINDS = ("bwrap", "none")
 MakeProvider = Callable[[str], LocalProvider]
@@ -152,13 +155,43 @@ async def test_what_a_crash_in_the_middle_of_a_start_left_is_ended(
     await other.abandon("S1")
 
 
-async def test_secrets_are_gone_with_the_sandbox(provider: LocalProvider) -> None:
-    ref = await _started(provider)
-    files = provider.storage.of("S1")
-    assert files.spec.stat().st_mode & 0o777 == 0o600
+async def test_the_runner_is_told_on_its_standard_input_and_no_file_says_it(provider: LocalProvider) -> None:
+    # longer than a pipe is by itself, as the specification with many models may be
+    spec = msgspec.json.encode({"secret": "the-runners-secret", "pad": "x" * 200_000})
+    task = "import os, sys\ntold = json.load(sys.stdin)\nanswer([told['secret'], os.environ['VALET_RUNNER_SPEC']])"
+    assert await answer(provider, "S1", task, list[str], runner_spec=spec) == ["the-runners-secret", "-"]
+    root = provider.storage.of("S1").root
+    assert not [path for path in root.rglob("*") if path.is_file() and b'runners-secret", "pad' in path.read_bytes()]
+
+
+async def test_what_is_too_long_for_a_pipe_is_refused_with_what_to_do(provider: LocalProvider) -> None:
+    with pytest.raises(ProviderFailed, match="fewer models"):
+        await start(provider, "S1", testing.SLEEPING, runner_spec=b"x" * ((1 << 20) + 1))
+    assert not provider.storage.of("S1").record.exists()
+
+
+async def test_the_gateways_folder_is_there_as_long_as_its_sandbox(provider: LocalProvider) -> None:
+    task = (
+        "import os, socket, time\nserver = socket.socket(socket.AF_UNIX)\n"
+        f"server.bind({provider.places('S1').gateway_socket!r})\nserver.listen()\n"
+        "open('started', 'w').close()\nserver.accept()[0].sendall(b'hello')\ntime.sleep(60)\n"
+    )
+    folder = provider.storage.of("S1").gateway
+    folder.mkdir(parents=True)
+    (folder / "s").touch()  # of a sandbox that was killed
+    ref = await _started(provider, task=task)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(folder / "s"))
+        assert client.recv(5) == b"hello"
     await provider.terminate(ref, grace=0)
-    assert not files.spec.exists()
-    assert not files.record.exists()
+    assert not folder.exists()
+    assert not provider.storage.of("S1").record.exists()
+
+
+def test_a_gateways_socket_fits_into_the_longest_run_directory(tmp_path: Path) -> None:
+    longest = Path("/" + "r" * 69)
+    files = Storage(tmp_path, longest).of("0" * 26)
+    assert len(str(files.gateway / SOCKET)) < 107
 
 
 async def test_a_log_that_grew_too_long_is_cut_while_it_is_written(

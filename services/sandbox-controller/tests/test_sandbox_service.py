@@ -25,11 +25,15 @@ from valet_protocol.events.sandbox import (
     SandboxReady,
     SandboxTerminated,
 )
+from valet_protocol.requests import GetOwner, Owner
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_sandbox_controller import portal_token, testing
 from valet_sandbox_controller.providers import processes
 from valet_sandbox_controller.providers.storage import Record, SessionFiles, Storage
-from valet_service import broker
+from valet_service import broker, rpc, sandbox_token
+
+KEEPING = "import sys\nopen('told', 'w').write(sys.stdin.read())\n"
+"""A runner that keeps what it was told, for the test to read."""
 
 
 class Ledger:
@@ -40,11 +44,22 @@ class Ledger:
         self.files = files
         self.session = session
         self.said: list[Data] = []
+        self.orchestrator = False
+
+    async def answer(self) -> None:
+        """Say whose session it is, from now on."""
+
+        async def owner(question: GetOwner) -> Owner:
+            return Owner(session_id=question.session_id, user="U", orchestrator=self.orchestrator)
+
+        await rpc.serve(
+            self.nc, subjects.ledger_command(self.session, GetOwner.method), GetOwner, owner, queue=self.session
+        )
 
     async def request(self, epoch: int = 1, *, repo: str | None = None, task: str = testing.SLEEPING) -> None:
         """Ask for a sandbox whose runner does `task`."""
         self.files.workspace.mkdir(parents=True, exist_ok=True)
-        (self.files.workspace / "task.py").write_text(task)
+        (self.files.workspace / "task.py").write_text(KEEPING + task)
         deadline = int(time.time() * 1000) + 60_000
         await self.append(
             SandboxRequested(epoch=epoch, reason="created", repo=repo, model="fake/m", boot_deadline_ms=deadline)
@@ -73,7 +88,7 @@ class Ledger:
         return msgspec.json.decode(self.files.record.read_bytes(), type=Record)
 
     def spec(self) -> RunnerSpec:
-        return msgspec.json.decode(self.files.spec.read_bytes(), type=RunnerSpec)
+        return msgspec.json.decode((self.files.workspace / "told").read_bytes(), type=RunnerSpec)
 
     async def started(self) -> None:
         await testing.until((self.files.workspace / "started").exists)
@@ -86,6 +101,7 @@ async def ledger(servers) -> AsyncIterator[Ledger]:
     session = ids.new_id()
     ledger = Ledger(nc, Storage(servers.places.data, servers.places.run).of(session), session)
     await ledger.listen()
+    await ledger.answer()
     yield ledger
     await broker.close(nc)
 
@@ -117,14 +133,19 @@ async def test_the_runner_gets_credentials_and_a_token_of_its_own_and_no_provide
     config = tmp_path / "valet.toml"
     config.write_text('[providers.fake]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "K"\nmodels = ["m"]\n')
     start_service("sandbox-controller", VALET_CONFIG=str(config), K="the-real-key")
+    ledger.orchestrator = True
     await ledger.request()
-    await ledger.until(SandboxReady)
+    await ledger.started()
     spec = ledger.spec()
-    assert "the-real-key" not in ledger.files.spec.read_text()
-    assert "http://127.0.0.1:9" not in ledger.files.spec.read_text()
+    told = (ledger.files.workspace / "told").read_text()
+    assert "the-real-key" not in told
+    assert "http://127.0.0.1:9" not in told
     assert [provider.id for provider in spec.providers] == ["fake"]
+    assert spec.gateway_socket == "/run/valet/gateway/s"
+    assert spec.orchestrator
     secret = (servers.places.keys / "secret").read_bytes()
     assert portal_token.verify(secret, spec.portal_token).session_id == ledger.session
+    assert spec.gateway_key == sandbox_token.key(secret, ledger.session)
     creds = tmp_path / "runner.creds"
     creds.write_text(spec.nats_creds)
     refused: list[str] = []
@@ -337,8 +358,8 @@ async def test_a_host_repository_is_given_by_the_place_where_it_is_mounted(
     for epoch, name in ((1, "repo"), (2, "linked")):
         await ledger.request(epoch=epoch, repo=str(tmp_path / name), task=clone)
         await ledger.until(SandboxReady, count=epoch)
-        assert ledger.spec().repo == "/run/valet/source"
         await ledger.started()
+        assert ledger.spec().repo == "/run/valet/source"
         assert (ledger.files.workspace / "said").read_text() == ""
         assert (ledger.files.workspace / "c" / ".git").is_dir()
         for leftover in ("started", "said"):

@@ -20,6 +20,7 @@ from valet_sandbox_controller.controller import Controller
 from valet_sandbox_controller.errors import SandboxRefused
 from valet_sandbox_controller.provider import SandboxProvider
 from valet_sandbox_controller.providers.bubblewrap import BubblewrapProvider
+from valet_sandbox_controller.providers.host import PACKAGES
 from valet_sandbox_controller.providers.process import ProcessProvider
 from valet_sandbox_controller.providers.storage import Storage
 from valet_sandbox_controller.store import Store
@@ -85,7 +86,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         background = [
             asyncio.create_task(read_durable(nc, NAME, controller.handle)),
             asyncio.create_task(_keep_tidy(provider)),
-            asyncio.create_task(asyncio.to_thread(_compile_runner)),
+            asyncio.create_task(asyncio.to_thread(_compile_packages)),
         ]
         lifecycle.ready()
         await stop.wait()
@@ -102,8 +103,9 @@ async def _keep_tidy(provider: SandboxProvider) -> None:
         await provider.tidy()
 
 
-def _compile_runner() -> None:
-    # sandboxes see the runner's package read-only: without this each would compile it anew at its start
-    spec = importlib.util.find_spec("valet_runner")
-    for folder in (spec.submodule_search_locations or []) if spec else []:
-        compileall.compile_dir(folder, quiet=2)
+def _compile_packages() -> None:
+    # sandboxes see these packages read-only: without this each would compile them anew at its start
+    for package in PACKAGES:
+        spec = importlib.util.find_spec(package)
+        for folder in (spec.submodule_search_locations or []) if spec else []:
+            compileall.compile_dir(folder, quiet=2)

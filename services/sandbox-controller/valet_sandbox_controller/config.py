@@ -44,6 +44,7 @@ def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> Control
             opencode=environ.get("VALET_OPENCODE_BIN") or None,
             rg=environ.get("VALET_RG_BIN") or None,
             bwrap=environ.get("VALET_BWRAP_BIN") or None,
+            xterm=environ.get("VALET_XTERM_DIR") or None,
         ),
         account=key_from_seed(seed.read_text()) if settings.nats_creds is not None else None,
         secret=read_secret(settings),

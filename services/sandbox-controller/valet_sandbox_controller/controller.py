@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 from nats.aio.client import Client
 from valet_protocol import codec, subjects
+from valet_protocol.errors import Refused
 from valet_protocol.events.facts import SandboxReleaseRequested, SandboxRequested
 from valet_protocol.events.sandbox import (
     SandboxFailed,
@@ -18,7 +19,8 @@ from valet_protocol.events.sandbox import (
     SandboxReady,
     SandboxTerminated,
 )
-from valet_service import logs
+from valet_protocol.requests import GetOwner, Owner
+from valet_service import logs, rpc
 from valet_service.durable_reader import Delivery, delete_consumer, ensure_consumer
 
 from valet_sandbox_controller import limits, plan, repositories, runner_spec
@@ -174,7 +176,9 @@ class Controller:
         _log.info("sandbox_started", session=session_id, epoch=epoch, pid=ref.pid, took_ms=milliseconds)
 
     async def _spec(self, session_id: str, request: SandboxRequested) -> SandboxSpec:
-        source = await asyncio.to_thread(self._source, request.repo)
+        source, orchestrator = await asyncio.gather(
+            asyncio.to_thread(self._source, request.repo), self._is_orchestrator(session_id)
+        )
         sandbox = self._config.valet.sandbox
         return SandboxSpec(
             session_id=session_id,
@@ -189,10 +193,21 @@ class Controller:
                 secret=self._config.secret,
                 entropy=self._entropy(32),
                 now=self._now_ms() // 1000,
+                orchestrator=orchestrator,
             ),
             source=source,
             limits=Limits(memory_mb=sandbox.memory_mb, cpus=sandbox.cpus, pids=sandbox.pids),
         )
+
+    async def _is_orchestrator(self, session_id: str) -> bool:
+        question = GetOwner(session_id=session_id)
+        subject = subjects.ledger_command(session_id, question.method)
+        try:
+            return (await rpc.call(self._nc, subject, question, Owner, timeout=limits.OWNER_WAIT)).orchestrator
+        except Refused as refusal:
+            # it only decides which tools are offered; each is refused again where it is answered
+            _log.warning("owner_unknown", session=session_id, reason=str(refusal))
+            return False
 
     def _source(self, repo: str | None) -> HostRepository | None:
         path: Path | None = repositories.host_path(repo)

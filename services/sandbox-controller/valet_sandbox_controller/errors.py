@@ -6,7 +6,8 @@ SandboxError
 │   ├── RepositoryUnusable       the repository of the session cannot be given to a sandbox
 │   ├── ToolMissing              a program the sandbox needs is not there
 │   └── ProviderFailed           the provider tried and failed; carries its words
-└── BadPortalRequest         a sandbox asked the portal for something that is refused (carries an HTTP status)
+├── BadPortalRequest         a sandbox asked the portal for something that is refused (carries an HTTP status)
+└── GatewayAway              a sandbox's gateway does not take connections
 """
 
 from valet_service.errors import ServiceError
@@ -49,6 +50,10 @@ class ProviderFailed(SandboxRefused):
     def __init__(self, message: str, *, retryable: bool = True) -> None:
         super().__init__(message)
         self.retryable = retryable
+
+
+class GatewayAway(SandboxError):
+    """A sandbox's gateway cannot be connected to: it starts, has been killed, or the sandbox is gone."""
 
 
 class BadPortalRequest(SandboxError):

@@ -42,6 +42,13 @@ FREE_DISK_BYTES = 64 << 20
 TOKEN_TTL = 30 * 24 * 3600
 """A runner's credentials and portal token: longer than any sandbox lives, short enough that a stolen one dies."""
 
+SPEC_BYTES = 1 << 20
+"""Most of what a runner is told: the largest pipe that Linux gives to anybody. A hundred models are 20 KB."""
+
+OWNER_WAIT = 0.5
+"""For the ledger to say whose session it is when its sandbox starts: it answers in a millisecond, and a sandbox must
+not wait for one that restarts."""
+
 CGROUP_AGE = 60.0
 """Empty control groups older than that are left-overs: between making and joining one lie milliseconds."""
 
@@ -98,3 +105,19 @@ EPOCH_BATCH = 1000
 
 RELEASE_CUT = 5.0
 """Between a sandbox's release and the cut of what it has open: TERM_GRACE and what the controller needs besides."""
+
+GATEWAY_DIAL = 2.0
+"""To connect to a gateway: a unix socket answers at once, unless its owner was stopped and its backlog is full."""
+
+GATEWAY_LOOK = 1.0
+"""Between looks at which sandboxes there are: how long a port outlives its sandbox, and how soon one is back after a
+restart. A look at a folder takes microseconds."""
+
+GATEWAY_CONNECTIONS = 1024
+"""Connections to one sandbox at once: VS Code and some terminals in a few browsers take dozens."""
+
+GATEWAY_BACKLOG = 128
+"""Connections to one sandbox that wait to be accepted: a page that loads opens six."""
+
+KNOWN_PORTS = 1000
+"""Sessions whose port is remembered: more than a machine has sandboxes in weeks."""

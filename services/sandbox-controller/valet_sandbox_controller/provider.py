@@ -31,8 +31,6 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Places(msgspec.Struct, frozen=True, kw_only=True):
     """Where things are, as seen from inside the sandbox."""
 
-    spec: str
-    """The runner's specification file."""
     portal_socket: str
     workspace: str
     home: str
@@ -41,6 +39,12 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
     opencode: str
     path: str
     """`PATH` of the agent's commands."""
+    gateway_socket: str
+    """Where the sandbox's gateway serves for those outside."""
+    gateway_port: int = 9000
+    """Where it serves as well, on the sandbox's own loopback."""
+    xterm_dir: str | None = None
+    """The packages of the terminal's page; none where they could not be had."""
 
 
 class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,7 +53,8 @@ class SandboxSpec(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     epoch: int
     runner_spec: bytes
-    """JSON of `valet_protocol.sandbox_spec.RunnerSpec`; holds secrets."""
+    """JSON of `valet_protocol.sandbox_spec.RunnerSpec`; holds secrets. It must reach the runner and nobody else: on its
+    standard input where that can be done (`VALET_RUNNER_SPEC=-`), else as a file, which the runner removes."""
     source: "HostRepository | None"
     limits: Limits
 

@@ -3,7 +3,7 @@
 import msgspec
 from valet_protocol.events.facts import SandboxRequested
 from valet_protocol.sandbox_spec import ModelSpec, ProviderSpec, RunnerSpec
-from valet_service import config_file, credentials
+from valet_service import config_file, credentials, sandbox_token
 from valet_service.credentials import Key
 
 from valet_sandbox_controller import limits, portal_token
@@ -23,6 +23,7 @@ def build(
     secret: bytes,
     entropy: bytes,
     now: int,
+    orchestrator: bool = False,
 ) -> bytes:
     """JSON of the `RunnerSpec`. `now` is seconds since 1970, `entropy` 32 random bytes."""
     expires = now + limits.TOKEN_TTL
@@ -54,6 +55,11 @@ def build(
             providers=[_provider(provider) for provider in providers],
             opencode=places.opencode,
             path=places.path,
+            gateway_key=sandbox_token.key(secret, session_id),
+            gateway_socket=places.gateway_socket,
+            gateway_port=places.gateway_port,
+            xterm_dir=places.xterm_dir,
+            orchestrator=orchestrator,
         )
     )
 

@@ -11,9 +11,12 @@ from valet_local.cli import (
     diff,
     doctor,
     down,
+    execute,
     follow,
     fork,
     ledger,
+    open,
+    ps,
     queue,
     rename,
     revert,
@@ -49,6 +52,9 @@ app.command("answer")(answer.answer)
 app.command("abort")(abort.abort)
 app.command("queue")(queue.queue)
 app.command("diff")(diff.diff)
+app.command("open")(open.open_sandbox)
+app.command("ps")(ps.ps)
+app.command("exec")(execute.execute)
 app.command("revert")(revert.revert)
 app.command("unrevert")(revert.unrevert)
 app.command("fork")(fork.fork)

@@ -50,7 +50,7 @@ def sessions(views: Iterable[SessionView], now_ms: int) -> tuple[Piece, ...]:
         )
         for view in views
     ]
-    return _table((head, *rows)) if rows else ()
+    return table((head, *rows)) if rows else ()
 
 
 def session(view: SessionView) -> tuple[Piece, ...]:
@@ -71,7 +71,7 @@ def session(view: SessionView) -> tuple[Piece, ...]:
         rows.insert(4, ("branch", Cell(one_line(view.branch))))
     if view.status_detail:
         rows.insert(2, ("why", Cell(printable(view.status_detail).strip(), "bad")))
-    return _table(tuple((Cell(name, "dim"), cell) for name, cell in rows))
+    return table(tuple((Cell(name, "dim"), cell) for name, cell in rows))
 
 
 def conversation(messages: Iterable[MessageView]) -> list[Piece]:
@@ -115,7 +115,7 @@ def prompts(views: Iterable[PromptView]) -> tuple[Piece, ...]:
         (Cell(view.prompt_id), Cell(view.mode), Cell(one_line(view.channel, 40)), Cell(one_line(view.content, 80)))
         for view in views
     ]
-    return _table((head, *rows))
+    return table((head, *rows))
 
 
 def participants(found: Participants) -> tuple[Piece, ...]:
@@ -139,7 +139,7 @@ def participants(found: Participants) -> tuple[Piece, ...]:
         )
         for link in found.links
     ]
-    return _table((head, *people, *links))
+    return table((head, *people, *links))
 
 
 def command(view: CommandView) -> list[Piece]:
@@ -180,7 +180,7 @@ def _patch_style(line: str) -> Style:
 
 def facts(rows: Iterable[tuple[str, str]]) -> tuple[Piece, ...]:
     """Two columns: what, and its value."""
-    return _table(tuple((Cell(name, "dim"), Cell(value)) for name, value in rows))
+    return table(tuple((Cell(name, "dim"), Cell(value)) for name, value in rows))
 
 
 def age(milliseconds: int) -> str:
@@ -221,7 +221,7 @@ def _line(*spans: Span) -> Piece:
     return Piece(spans=(*spans, Span("\n")))
 
 
-def _table(rows: Sequence[Sequence[Cell]]) -> tuple[Piece, ...]:
+def table(rows: Sequence[Sequence[Cell]]) -> tuple[Piece, ...]:
     """Columns as wide as their widest cell; nothing is cut, so that a pipe gets everything."""
     widths = [max(len(row[column].text) for row in rows) for column in range(len(rows[0]))]
     pieces: list[Piece] = []

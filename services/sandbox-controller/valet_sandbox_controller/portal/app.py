@@ -2,10 +2,13 @@
 
 import asyncio
 import os
+import resource
 from collections.abc import Callable
 from pathlib import Path
 
-from valet_service import broker, credentials, lifecycle, logs, object_store, tasks
+from valet_protocol import subjects
+from valet_protocol.requests import GetEndpoint
+from valet_service import broker, credentials, lifecycle, logs, object_store, rpc, tasks
 from valet_service.config_file import Objects
 from valet_service.object_store import ObjectStore
 from valet_service.settings import Settings
@@ -15,10 +18,13 @@ from valet_sandbox_controller.portal import epoch_reader, object_names, routes
 from valet_sandbox_controller.portal.dial import Dialler
 from valet_sandbox_controller.portal.door import Door
 from valet_sandbox_controller.portal.epochs import Epochs
+from valet_sandbox_controller.portal.known_ports import KnownPorts
 from valet_sandbox_controller.portal.model_client import ModelClients
 from valet_sandbox_controller.portal.model_request import ModelConnection
 from valet_sandbox_controller.portal.object_request import ObjectConnection
 from valet_sandbox_controller.portal.policy import NetworkPolicy
+from valet_sandbox_controller.portal.public_side import PublicSide, address
+from valet_sandbox_controller.providers.storage import gateways
 
 NAME = "portal"
 _log = logs.get(__name__)
@@ -28,6 +34,8 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     """Serve the sandboxes until told to stop."""
     valet = config.load_valet(settings.config, os.environ)
     secret = config.read_secret(settings)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # people's connections take two each
     table = routes.table(valet, os.environ)
     network = NetworkPolicy(network=valet.sandbox.network, allow_hosts=valet.sandbox.allow_hosts)
     dialler = Dialler(network, settings.nats_url)
@@ -44,24 +52,36 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         settings.run_dir / "portal" / "portal.sock",
         lambda: Door(secret=secret, epochs=epochs, dialler=dialler, serve=serve),
     )
+    public = PublicSide(
+        gateways(settings.run_dir),
+        KnownPorts(settings.run_dir / "portal-ports.json"),
+        address(valet.sandbox.public_host),
+    )
+    keeping = asyncio.create_task(public.keep())
     # it serves while the broker is away, too: an answer of a model that is streaming must not wait for a broker
-    following = asyncio.create_task(_follow(settings, valet.objects, epochs, store))
+    following = asyncio.create_task(_follow(settings, valet.objects, epochs, store, public))
     _log.info("portal_open", providers=sorted(table), network=network.network)
     lifecycle.ready()
     stopping = asyncio.create_task(stop.wait())
-    await asyncio.wait((stopping, following), return_when=asyncio.FIRST_COMPLETED)
+    await asyncio.wait((stopping, following, keeping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     server.close()
+    public.close()
     await clients.close()
-    if following.done():
-        following.result()  # a setting that is wrong, or a broker that is too old: nothing to go on with
-    await tasks.end(following)
+    for task in (following, keeping):
+        if task.done():
+            task.result()  # a setting that is wrong, or a broker that is too old: nothing to go on with
+        await tasks.end(task)
 
 
-async def _follow(settings: Settings, objects: Objects, epochs: Epochs, store: "asyncio.Future[ObjectStore]") -> None:
-    """Reach the broker, however long that takes; then learn who may use the portal, without end."""
+async def _follow(
+    settings: Settings, objects: Objects, epochs: Epochs, store: "asyncio.Future[ObjectStore]", public: PublicSide
+) -> None:
+    """Reach the broker, however long that takes; say where sandboxes are, and learn who may use the portal, without
+    end."""
     nc = await broker.connect_service(settings, NAME, inbox_prefix=credentials.PORTAL_INBOX)
     store.set_result(object_store.open_store(objects, nc=nc))
+    await rpc.serve(nc, subjects.service(NAME, GetEndpoint.method), GetEndpoint, public.endpoint, queue=NAME)
     await epoch_reader.follow(nc, epochs)
 
 

@@ -25,11 +25,12 @@ from valet_sandbox_controller.providers import bwrap, host, processes
 from valet_sandbox_controller.providers.bwrap import Bind
 from valet_sandbox_controller.providers.cgroups import ControlGroups, limit_process
 from valet_sandbox_controller.providers.local import LocalSandboxes
-from valet_sandbox_controller.providers.storage import SessionFiles, Storage, exit_code, first_process
+from valet_sandbox_controller.providers.spec_pipe import filled
+from valet_sandbox_controller.providers.storage import SOCKET, SessionFiles, Storage, exit_code, first_process
 
 _log = logs.get(__name__)
 _INSIDE = "/run/valet"
-_SPEC = f"{_INSIDE}/runner.json"
+_GATEWAY = f"{_INSIDE}/gateway"
 
 
 class BubblewrapProvider(LocalSandboxes):
@@ -78,23 +79,25 @@ class BubblewrapProvider(LocalSandboxes):
 
     def places(self, session_id: str) -> Places:
         return Places(
-            spec=_SPEC,
             portal_socket=f"{_INSIDE}/portal/portal.sock",
             workspace="/workspace",
             home="/home/agent",
             source=f"{_INSIDE}/source",
             opencode=f"{host.TOOLS}/opencode",
             path=self._host().path,
+            gateway_socket=f"{_GATEWAY}/{SOCKET}",
+            xterm_dir=host.XTERM if host.find_xterm(self._programs) else None,
         )
 
     async def create(self, spec: SandboxSpec) -> SandboxRef:
         if self._bwrap is None:
             await self.check()
         try:
-            files = self.storage.prepare(spec.session_id, spec.runner_spec)
+            files = await asyncio.to_thread(self.storage.prepare, spec.session_id)
             self._portal.mkdir(mode=0o711, parents=True, exist_ok=True)
             return await self._start(spec, files)
         except OSError as error:
+            self.storage.close_gateway(spec.session_id)
             full = error.errno in (errno.ENOSPC, errno.EDQUOT)
             words = f"{error.strerror or error}{f' ({error.filename})' if error.filename else ''}"
             raise ProviderFailed(f"The sandbox could not be started: {words}.", retryable=not full) from error
@@ -133,12 +136,14 @@ class BubblewrapProvider(LocalSandboxes):
             processes.send(pid, started, signal.SIGKILL)
             await asyncio.wait_for(processes.ended(pid, started), limits.KILL_WAIT)
         await self._groups.remove(session_id)
+        await asyncio.to_thread(self.storage.close_gateway, session_id)
 
     def _host(self) -> host.HostView:
         opencode = host.find_opencode(self._programs, self._data_dir)
         if self._view is None or not any(bind.source == opencode for bind in self._view.binds):
             etc = host.write_etc(self._etc)
-            self._view = host.view(etc=etc, opencode=opencode, rg=host.find_rg(self._programs))
+            rg, xterm = host.find_rg(self._programs), host.find_xterm(self._programs)
+            self._view = host.view(etc=etc, opencode=opencode, rg=rg, xterm=xterm)
         return self._view
 
     def _box(self, spec: SandboxSpec, files: SessionFiles, info: int, status: int, block: int) -> bwrap.Box:
@@ -149,7 +154,7 @@ class BubblewrapProvider(LocalSandboxes):
             Bind(str(files.home), "/home/agent", writable=True),
             Bind(str(files.workspace), "/workspace", writable=True),
             Bind(str(self._portal), f"{_INSIDE}/portal"),
-            Bind(str(files.spec), _SPEC),
+            Bind(str(files.gateway), _GATEWAY, writable=True),
         ]
         if spec.source is not None:
             binds.append(Bind(str(spec.source.path), f"{_INSIDE}/source"))
@@ -171,6 +176,7 @@ class BubblewrapProvider(LocalSandboxes):
                 # everything it imports is read-only
                 ("PYTHONDONTWRITEBYTECODE", "1"),
                 ("VALET_LOG_LEVEL", self._log_level),
+                ("VALET_RUNNER_SPEC", "-"),
             ),
             directory="/workspace",
             tmp_bytes=limits.TMP_BYTES if self._has_size else None,
@@ -187,11 +193,13 @@ class BubblewrapProvider(LocalSandboxes):
         info_read, info_write = os.pipe2(os.O_CLOEXEC)
         block_read, block_write = os.pipe2(os.O_CLOEXEC)
         process: asyncio.subprocess.Process | None = None
+        told: int | None = None
         try:
+            told = filled(spec.runner_spec)
             box = self._box(spec, files, info_write, status, block_read)
             process = await asyncio.create_subprocess_exec(
                 *bwrap.arguments(box),
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=told,
                 stdout=log,
                 stderr=log,
                 env={},
@@ -223,8 +231,9 @@ class BubblewrapProvider(LocalSandboxes):
                 raise
             raise ProviderFailed(f"bubblewrap did not get ready. {self._words(spec.session_id, log_start)}") from error
         finally:
-            for descriptor in (log, status, info_read, block_read, block_write):
-                os.close(descriptor)
+            for descriptor in (log, status, info_read, block_read, block_write, told):
+                if descriptor is not None:
+                    os.close(descriptor)
         return SandboxRef(
             provider=self.name,
             id=spec.session_id,

@@ -6,6 +6,7 @@ Nothing else: no home directories, no /var, no /srv, and of /etc only what progr
 import importlib.util
 import os
 import shutil
+import socket
 import sys
 from pathlib import Path
 
@@ -19,11 +20,15 @@ _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
 _ETC = (
     "alternatives",
+    "X11",
     "bash.bashrc",
     "ca-certificates",
     "ca-certificates.conf",
+    "chromium",
+    "chromium.d",
     "crypto-policies",
     "debian_version",
+    "fonts",
     "gai.conf",
     "inputrc",
     "java",
@@ -53,11 +58,14 @@ _ETC = (
 )
 """Of /etc: no passwords, no host keys, no ssl/private (a sandbox that root started could read it)."""
 
-_PACKAGES = ("valet_protocol", "valet_service", "valet_runner")
-"""What the runner imports of ours; in a workspace they lie outside the environment's own directory."""
+PACKAGES = ("valet_protocol", "valet_service", "valet_runner", "valet_gateway", "valet_processes")
+"""What runs in a sandbox of ours; in a workspace they lie outside the environment's own directory."""
 
 TOOLS = "/run/valet/bin"
 """Where programs of the platform are inside the sandbox; first in its PATH."""
+
+XTERM = "/run/valet/xterm"
+"""Where the packages of the terminal's page are inside the sandbox."""
 
 
 class HostView(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,6 +83,8 @@ class Programs(msgspec.Struct, frozen=True, kw_only=True):
     opencode: str | None = None
     rg: str | None = None
     bwrap: str | None = None
+    xterm: str | None = None
+    """Directory of the terminal page's packages. Without it sandboxes have no terminal of ours."""
 
 
 def find_opencode(programs: Programs, data_dir: Path) -> str:
@@ -91,6 +101,18 @@ def find_rg(programs: Programs) -> str | None:
     """ripgrep: the one named, else the wheel's beside this Python, else the one on PATH."""
     beside = Path(sys.executable).with_name("rg")
     return programs.rg or (str(beside) if beside.exists() else shutil.which("rg"))
+
+
+def find_xterm(programs: Programs) -> str | None:
+    """The packages of the terminal's page, where they could be fetched."""
+    return programs.xterm if programs.xterm and os.path.isdir(programs.xterm) else None
+
+
+def free_port() -> int:
+    """A TCP port of this machine's loopback on which nothing listens at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def bwrap_candidates(programs: Programs) -> list[str]:
@@ -118,7 +140,9 @@ def write_etc(directory: Path) -> tuple[Bind, ...]:
     return tuple(Bind(str(directory / name), f"/etc/{name}") for name in files)
 
 
-def view(*, etc: tuple[Bind, ...], opencode: str, rg: str | None, python: str = sys.executable) -> HostView:
+def view(
+    *, etc: tuple[Bind, ...], opencode: str, rg: str | None, xterm: str | None, python: str = sys.executable
+) -> HostView:
     """Look at the machine once. Raises `ToolMissing` when the runner's package is not installed."""
     symlinks = tuple(Symlink(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path))
     system = [path for path in ("/usr", *_SYSTEM, "/nix/store") if os.path.isdir(path) and not os.path.islink(path)]
@@ -128,10 +152,12 @@ def view(*, etc: tuple[Bind, ...], opencode: str, rg: str | None, python: str = 
     interpreter = dict.fromkeys((sys.base_prefix, os.path.realpath(sys.base_prefix), sys.prefix))
     binds += [Bind(path, path) for path in interpreter]
     binds += [Bind(link, link) for link in _links(python)]
-    binds += [Bind(path, path) for path in map(_package, _PACKAGES)]
+    binds += [Bind(path, path) for path in map(_package, PACKAGES)]
     binds.append(Bind(opencode, f"{TOOLS}/opencode"))
     if rg is not None:
         binds.append(Bind(rg, f"{TOOLS}/rg"))
+    if xterm is not None:
+        binds.append(Bind(xterm, XTERM))
     own_python = os.path.join(sys.base_prefix, "bin")
     path = f"{TOOLS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{own_python}"
     return HostView(symlinks=symlinks, binds=without_covered(binds), path=path)

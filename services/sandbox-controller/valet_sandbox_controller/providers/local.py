@@ -44,7 +44,7 @@ class LocalSandboxes:
             processes.send(ref.pid, ref.start_time, signal.SIGKILL)
             await asyncio.wait_for(processes.ended(ref.pid, ref.start_time), limits.KILL_WAIT)
         await self._monitor_ended(ref)
-        self.storage.forget(ref.id)
+        await asyncio.to_thread(self.storage.forget, ref.id)  # what an agent has put there may be much
 
     async def delete_workspace(self, session_id: str) -> None:
         if self.storage.of(session_id).root.exists():

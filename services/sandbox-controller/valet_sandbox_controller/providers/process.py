@@ -14,13 +14,14 @@ from valet_sandbox_controller.errors import ProviderFailed
 from valet_sandbox_controller.provider import Capability, Ended, Places, SandboxRef, SandboxSpec
 from valet_sandbox_controller.providers import host, processes
 from valet_sandbox_controller.providers.local import LocalSandboxes
-from valet_sandbox_controller.providers.storage import Storage, first_process
+from valet_sandbox_controller.providers.spec_pipe import filled
+from valet_sandbox_controller.providers.storage import SOCKET, Storage, first_process
 
 _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "TERM")
 """What an unisolated runner gets of our environment: no keys, no credentials' paths."""
 
-_MARK = "VALET_RUNNER_SPEC"
-"""Tells the runner where its specification is, and others whose sandbox a process belongs to."""
+_MARK = "VALET_SANDBOX"
+"""Tells whose sandbox a process belongs to: the directory of its session."""
 
 _SHIM = 'echo "{\\"child-pid\\": $$}" >"$0" && exec "$@"'
 """Writes its process id down before anything else, so that a crash of the controller leaves nothing unknown."""
@@ -52,37 +53,44 @@ class ProcessProvider(LocalSandboxes):
         if rg is not None:
             directories.append(os.path.dirname(rg))
         return Places(
-            spec=str(files.spec),
             portal_socket=str(self._run_dir / "portal" / "portal.sock"),
             workspace=str(files.workspace),
             home=str(files.home),
             source="",
             opencode=host.find_opencode(self._programs, self._data_dir),
             path=":".join(directories),
+            gateway_socket=str(files.gateway / SOCKET),
+            gateway_port=host.free_port(),
+            xterm_dir=host.find_xterm(self._programs),
         )
 
     async def create(self, spec: SandboxSpec) -> SandboxRef:
         try:
-            files = self.storage.prepare(spec.session_id, spec.runner_spec)
+            files = await asyncio.to_thread(self.storage.prepare, spec.session_id)
             log = self.storage.open_log(spec.session_id)
+            told: int | None = None
             try:
+                told = filled(spec.runner_spec)
                 process = await asyncio.create_subprocess_exec(
                     "/bin/sh",
                     "-c",
                     _SHIM,
                     str(files.status),
                     *self._command,
-                    stdin=asyncio.subprocess.DEVNULL,
+                    stdin=told,
                     stdout=log,
                     stderr=log,
                     cwd=files.workspace,
                     env={name: os.environ[name] for name in _KEPT if name in os.environ}
-                    | {"HOME": str(files.home), _MARK: str(files.spec)},
+                    | {"HOME": str(files.home), _MARK: str(files.root), "VALET_RUNNER_SPEC": "-"},
                     start_new_session=True,
                 )
             finally:
                 os.close(log)
+                if told is not None:
+                    os.close(told)
         except OSError as error:
+            self.storage.close_gateway(spec.session_id)
             raise ProviderFailed(f"The runner could not be started: {error.strerror or error}.") from error
         started = processes.start_time(process.pid)
         if started is None:
@@ -110,9 +118,10 @@ class ProcessProvider(LocalSandboxes):
 
     async def abandon(self, session_id: str) -> None:
         files = self.storage.of(session_id)
+        await asyncio.to_thread(self.storage.close_gateway, session_id)
         pid = first_process(str(files.status)) or 0
         started = processes.start_time(pid) if pid else None
-        if started is None or not _is_runner_of(pid, str(files.spec)):
+        if started is None or not _is_runner_of(pid, str(files.root)):
             return
         tree = processes.descendants(pid)
         processes.send(pid, started, signal.SIGKILL)
@@ -127,9 +136,9 @@ class ProcessProvider(LocalSandboxes):
         their own. Stopped processes die of SIGKILL like any other.
         """
         _kill_group(ref.pid, ref.start_time)
-        spec = str(self.storage.of(ref.id).spec)
+        root = str(self.storage.of(ref.id).root)
         async with asyncio.timeout(limits.KILL_WAIT):
-            while left := [*tree, *processes.with_variable(_MARK, spec)]:
+            while left := [*tree, *processes.with_variable(_MARK, root)]:
                 tree = []
                 for pid, started in left:
                     processes.send(pid, started, signal.SIGKILL)
@@ -147,8 +156,8 @@ def _kill_group(group: int, started: int) -> None:
             os.killpg(group, signal.SIGKILL)
 
 
-def _is_runner_of(pid: int, spec: str) -> bool:
+def _is_runner_of(pid: int, root: str) -> bool:
     try:
-        return f"{_MARK}={spec}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        return f"{_MARK}={root}".encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return False

@@ -1,4 +1,5 @@
-"""The directories of local sandboxes: `D/sandboxes/<session>/{workspace,home,run}`, their logs, and their records."""
+"""The directories of local sandboxes: `D/sandboxes/<session>/{workspace,home,run}`, their logs, their records, and
+the folders of their gateways' sockets."""
 
 import os
 import shutil
@@ -9,6 +10,14 @@ import msgspec
 
 from valet_sandbox_controller import limits
 from valet_sandbox_controller.errors import ProviderFailed
+
+SOCKET = "s"
+"""The gateway's socket in its folder. Short: a unix socket's path may have 107 bytes, and a run directory takes 70."""
+
+
+def gateways(run_dir: Path) -> Path:
+    """Where each running sandbox has a folder, by its session's id, in which its gateway makes its socket."""
+    return run_dir / "gw"
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +33,8 @@ class SessionFiles(msgspec.Struct, frozen=True, kw_only=True):
     root: Path
     log: Path
     record: Path
+    gateway: Path
+    """What the sandbox sees as the folder of its gateway's socket, and may write to. There while it is."""
 
     @property
     def workspace(self) -> Path:
@@ -39,10 +50,6 @@ class SessionFiles(msgspec.Struct, frozen=True, kw_only=True):
         return self.root / "run"
 
     @property
-    def spec(self) -> Path:
-        return self.run / "runner.json"
-
-    @property
     def status(self) -> Path:
         """bwrap's monitor writes the first process's id and later the exit code here."""
         return self.run / "status.json"
@@ -55,6 +62,7 @@ class Storage:
         self._sandboxes = data_dir / "sandboxes"
         self._logs = data_dir / "logs" / "sandboxes"
         self._records = run_dir / "sandboxes"
+        self._gateways = gateways(run_dir)
 
     def of(self, session_id: str) -> SessionFiles:
         """The paths of a session; nothing is made."""
@@ -62,20 +70,20 @@ class Storage:
             root=self._sandboxes / session_id,
             log=self._logs / f"{session_id}.log",
             record=self._records / f"{session_id}.json",
+            gateway=self._gateways / session_id,
         )
 
-    def prepare(self, session_id: str, spec: bytes) -> SessionFiles:
-        """Make the session's directories and write its runner's specification.
-
-        Raises `ProviderFailed` on a full disk.
-        """
+    def prepare(self, session_id: str) -> SessionFiles:
+        """Make the session's directories. Raises `ProviderFailed` on a full disk."""
         files = self.of(session_id)
-        for directory in (self._logs, self._records, files.root, files.workspace, files.home, files.run):
+        self.close_gateway(session_id)  # what another sandbox has left there is not this one's
+        own = (files.root, files.workspace, files.home, files.run)
+        for directory in (self._logs, self._records, self._gateways, *own):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         if shutil.disk_usage(files.root).free < limits.FREE_DISK_BYTES:
             raise ProviderFailed(f"The disk that holds {self._sandboxes} is full; make room there.", retryable=False)
         files.status.unlink(missing_ok=True)
-        _write_private(files.spec, spec)
+        files.gateway.mkdir(mode=0o700)
         return files
 
     def open_log(self, session_id: str) -> int:
@@ -102,10 +110,13 @@ class Storage:
         _write_private(self.of(session_id).record, record)
 
     def forget(self, session_id: str) -> None:
-        """The sandbox has ended: its record and its secrets go."""
-        files = self.of(session_id)
-        files.record.unlink(missing_ok=True)
-        files.spec.unlink(missing_ok=True)
+        """The sandbox has ended: its record goes, and the way to its gateway."""
+        self.of(session_id).record.unlink(missing_ok=True)
+        self.close_gateway(session_id)
+
+    def close_gateway(self, session_id: str) -> None:
+        """Remove the folder of the gateway's socket: that it is there says that there is a sandbox."""
+        shutil.rmtree(self.of(session_id).gateway, onerror=_make_writable_and_retry)
 
     def delete(self, session_id: str) -> None:
         """Remove everything of the session but its log."""

@@ -1,0 +1,197 @@
+"""`valet open`, `ps` and `exec`: the real process service behind a front that can be cut; the API says where it is."""
+
+import asyncio
+import fcntl
+import json
+import os
+import pty
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from valet_local.cli.sandbox_access import SandboxToken, SandboxUrls
+from valet_local.client.testing import SESSION, FakeApi
+from valet_protocol.errors import Problem
+from valet_protocol.sandbox_spec import ProcessesSpec
+
+COMMAND = [sys.executable, "-c", "from valet_local.cli import main; main()"]
+AT = f"/api/sessions/{SESSION}/sandbox-token"
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Path]:
+    """The socket of a process service."""
+    folder = Path(tempfile.mkdtemp(prefix="vcs-"))
+    spec = ProcessesSpec(
+        socket=str(folder / "p"),
+        workspace=str(folder),
+        spool_dir=str(folder / "spool"),
+        environment={"PATH": os.environ["PATH"], "TERM": "xterm"},
+    )
+    with (folder / "log").open("w") as log:
+        service = subprocess.Popen(
+            [sys.executable, "-m", "valet_processes"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log
+        )
+        assert service.stdin
+        assert service.stdout
+        service.stdin.write(msgspec.json.encode(spec))
+        service.stdin.close()
+        assert service.stdout.readline() == b"READY\n", (folder / "log").read_text()
+    yield folder / "p"
+    service.terminate()
+    service.wait(10)
+    service.stdout.close()
+    shutil.rmtree(folder)
+
+
+class Front:
+    """Joins TCP connections with the process service, as the portal and the gateway do, and cuts them when told to."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+        self._open: set[asyncio.StreamWriter] = set()
+        self.cut_after: list[int] = []
+        """Bytes to the client after which a connection is cut, one for each connection."""
+        self.cuts = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner, outer = await asyncio.open_unix_connection(str(self._socket))
+        left = self.cut_after.pop(0) if self.cut_after else None
+
+        async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, most: int | None) -> None:
+            try:
+                while piece := await source.read(8192):
+                    target.write(piece)
+                    await target.drain()
+                    if most is not None and (most := most - len(piece)) <= 0:
+                        self.cuts += 1
+                        break
+            except ConnectionError:
+                pass
+            for end in (writer, outer):
+                end.transport.abort()
+
+        await asyncio.gather(copy(reader, outer, None), copy(inner, writer, left))
+
+
+@pytest.fixture
+def front(processes: Path) -> Front:
+    return Front(processes)
+
+
+@pytest.fixture
+async def api(front: Front) -> AsyncIterator[FakeApi]:
+    server = await asyncio.start_server(front.serve, "127.0.0.1", 0)
+    gateway = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with FakeApi() as api:
+        urls = SandboxUrls(
+            gateway=gateway,
+            vscode=f"{gateway}/vscode/",
+            vnc=f"{gateway}/vnc/",
+            ttyd=f"{gateway}/ttyd/",
+            processes=f"{gateway}/v1/processes",
+            tunnels={"web": f"{gateway}/t/web/"},
+        )
+        api.answers["GET", AT] = (200, SandboxToken(token="a.b.c", expires_at="2030-01-01T00:00:00Z", urls=urls))
+        yield api
+    server.close()
+
+
+async def start(api: FakeApi, *words: str, **options: object) -> asyncio.subprocess.Process:
+    environment = os.environ | {"VALET_URL": api.endpoint.url, "VALET_TOKEN": api.endpoint.token}
+    given = {"stdin": asyncio.subprocess.PIPE, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
+    return await asyncio.create_subprocess_exec(*COMMAND, *words, env=environment, **(given | options))  # type: ignore[arg-type]
+
+
+async def finish(process: asyncio.subprocess.Process, given: bytes = b"") -> tuple[int, bytes, str]:
+    out, err = await asyncio.wait_for(process.communicate(given), 60)
+    assert "Traceback" not in err.decode()
+    assert process.returncode is not None
+    return process.returncode, out, err.decode()
+
+
+async def test_what_is_typed_written_and_returned_passes_through_though_the_connection_is_cut(
+    api: FakeApi, front: Front
+) -> None:
+    given = b"".join(b"%06d %s\n" % (number, b"x" * 90) for number in range(4000))
+    # the first connection asks for the process; those after it are its output's
+    front.cut_after = [1 << 30, 60_000, 10, 150_000]
+    script = "cat >given; cat given; echo complaint >&2; exit 7"
+    status, out, err = await finish(await start(api, "exec", SESSION, "--", "sh", "-c", script), given)
+    assert (status, out) == (7, given)
+    assert front.cuts == 3
+    assert "complaint\n" in err
+    assert "again" in err
+    listed = json.loads((await finish(await start(api, "ps", "--json", SESSION)))[1])
+    assert script not in str(listed), "what was kept for one reader is gone"
+
+
+async def test_a_terminal_here_is_a_terminal_there_of_the_same_size(api: FakeApi) -> None:
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 33, 101, 0, 0))
+    script = "test -t 0 && stty size; read line; echo got $line; kill -KILL $$"
+    process = await start(
+        api, "exec", SESSION, "--", "sh", "-c", script, stdin=theirs, stdout=theirs, stderr=theirs
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+
+    async def until(words: bytes) -> None:
+        nonlocal seen
+        async with asyncio.timeout(30):
+            while words not in seen:
+                seen += await asyncio.to_thread(os.read, ours, 1000)
+
+    await until(b"33 101")
+    os.write(ours, b"it\r")
+    await until(b"got it")
+    assert await asyncio.wait_for(process.wait(), 30) == 128 + signal.SIGKILL
+    os.close(ours)
+
+
+async def test_ctrl_c_reaches_the_program_and_its_status_comes_back(api: FakeApi) -> None:
+    script = "trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.05; done"
+    process = await start(api, "exec", SESSION, "--", "sh", "-c", script)
+    assert process.stdout
+    assert await asyncio.wait_for(process.stdout.readline(), 30) == b"ready\n"
+    process.send_signal(signal.SIGINT)
+    assert (await finish(process))[:2] == (3, b"interrupted\n")
+
+
+async def test_a_detached_program_goes_on_and_is_listed_and_one_that_cannot_start_is_said(api: FakeApi) -> None:
+    status, out, _ = await finish(await start(api, "exec", "--detach", SESSION, "--", "sleep", "9871"))
+    assert status == 0
+    status, table, _ = await finish(await start(api, "ps", SESSION))
+    (line,) = [line for line in table.decode().splitlines() if out.decode().strip() in line]
+    assert "running" in line
+    assert "sleep 9871" in line
+    status, out, err = await finish(await start(api, "exec", SESSION, "--", "no-such-program"))
+    assert (status, out) == (1, b"")
+    assert err.startswith("error: ")
+    assert "no-such-program" in err
+
+
+async def test_open_prints_addresses_with_the_token(api: FakeApi) -> None:
+    status, out, _ = await finish(await start(api, "open", SESSION, "terminal"))
+    assert (status, out.decode().endswith("/ttyd/?token=a.b.c\n"), out.count(b"\n")) == (0, True, 1)
+    out = (await finish(await start(api, "open", SESSION)))[1].decode()
+    assert [line.split()[0] for line in out.splitlines()] == ["web", "vscode", "vnc", "terminal"]
+    assert out.splitlines()[0].endswith("/t/web/?token=a.b.c")
+    status, out, err = await finish(await start(api, "open", SESSION, "mail"))
+    assert (status, out) == (1, b"")
+    assert "no 'mail'" in err
+
+
+async def test_a_sandbox_that_does_not_run_is_said_in_a_sentence(api: FakeApi) -> None:
+    asleep = Problem(title="Conflict", status=409, detail="The sandbox is not running.", code="sandbox_not_running")
+    api.answers["GET", AT] = (409, asleep)
+    status, out, err = await finish(await start(api, "exec", SESSION, "--", "true"))
+    assert (status, out, err) == (1, b"", "error: The sandbox is not running.\n")

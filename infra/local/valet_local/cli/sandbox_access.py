@@ -1,0 +1,142 @@
+"""A session's sandbox from outside: the way in, as the platform gives it, and the processes in it."""
+
+from types import TracebackType
+from typing import Self
+
+import msgspec
+from valet_protocol.errors import NotFound
+from valet_protocol.events.machine import ProcessInfo
+from valet_protocol.ids import new_id
+from websockets.asyncio.client import connect
+
+from valet_local.cli import limits
+from valet_local.client import bodies
+from valet_local.client.endpoint import Endpoint
+from valet_local.client.errors import NotReachable
+from valet_local.client.http import Client
+from valet_local.client.transport import Transport, path_of
+
+
+class SandboxUrls(msgspec.Struct, frozen=True, kw_only=True):
+    """Addresses at a sandbox's gateway."""
+
+    gateway: str
+    vscode: str
+    vnc: str
+    ttyd: str
+    processes: str
+    tunnels: dict[str, str] = {}
+
+
+class SandboxToken(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET …/sandbox-token`."""
+
+    token: str
+    expires_at: str
+    urls: SandboxUrls
+
+
+class TerminalSize(msgspec.Struct, frozen=True, kw_only=True):
+    """In characters."""
+
+    rows: int
+    cols: int
+
+
+class NewProcess(bodies.Body, frozen=True, kw_only=True):
+    """`POST /v1/processes`."""
+
+    command: str
+    args: list[str] = []
+    cwd: str | None = None
+    tag: str | None = None
+    label: str = ""
+    pty: TerminalSize | None = None
+    session_id: str | None = None
+    keep_output: bool = False
+
+
+class ProcessList(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /v1/processes`."""
+
+    items: list[ProcessInfo]
+
+
+async def token(client: Client, session_id: str, service: str) -> SandboxToken:
+    """A way into a session's sandbox. Raises `Refused`, e.g. `sandbox_not_running`."""
+    return await client.read(path_of(session_id, "sandbox-token"), SandboxToken, {"service": service})
+
+
+class Processes:
+    """The processes of a session's sandbox. Use it as an async context manager.
+
+    Raises what the client raises; `renew` asks for the way in once more, after a restart or an hour.
+    """
+
+    def __init__(self, client: Client, session_id: str) -> None:
+        self._client = client
+        self._session_id = session_id
+        self._way: SandboxToken | None = None
+        self._http: Transport | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.renew()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._http is not None:
+            await self._http.close()
+
+    async def renew(self) -> None:
+        """Ask for the way in."""
+        way = await token(self._client, self._session_id, "processes")
+        if self._http is not None:
+            await self._http.close()
+        self._way = way
+        endpoint = Endpoint(url=way.urls.gateway, token=way.token)
+        self._http = Transport(endpoint, patience=limits.SANDBOX_PATIENCE)
+
+    async def list(self) -> list[ProcessInfo]:
+        """All that run, and those that ended lately."""
+        assert self._http
+        return (await self._http.read("/v1/processes", ProcessList)).items
+
+    async def start(self, process: NewProcess) -> ProcessInfo:
+        """Start one. Asked again when no answer came, it is started once: it is looked for by its tag first."""
+        tagged = msgspec.structs.replace(process, tag=process.tag or f"exec-{new_id().lower()}")
+        once = Transport(self._endpoint, patience=0)
+        try:
+            return await once.write("POST", "/v1/processes", ProcessInfo, tagged)
+        except NotReachable:
+            await self.renew()
+            assert self._http
+            try:
+                return await self._http.read(f"/v1/processes/{tagged.tag}", ProcessInfo)
+            except NotFound:
+                return await once.write("POST", "/v1/processes", ProcessInfo, tagged)
+        finally:
+            await once.close()
+
+    async def delete(self, process_id: str) -> None:
+        """Remove a process's record."""
+        assert self._http
+        await self._http.write("DELETE", f"/v1/processes/{process_id}", ProcessInfo)
+
+    def connect(self, process_id: str, offset: int) -> connect:
+        """Its output from an offset on, and its input: `async with processes.connect(…) as connection`."""
+        assert self._way
+        url = self._way.urls.processes.replace("http", "ws", 1)
+        return connect(
+            f"{url}/{process_id}/connect?offset={offset}",
+            additional_headers={"Authorization": f"Bearer {self._way.token}"},
+            open_timeout=limits.SANDBOX_CONNECT,
+            max_size=None,
+            proxy=None,  # as for the platform itself
+        )
+
+    @property
+    def _endpoint(self) -> Endpoint:
+        assert self._way
+        return Endpoint(url=self._way.urls.gateway, token=self._way.token)

@@ -1,0 +1,138 @@
+"""The control socket: what the runner tells the gateway."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+from aiohttp import web
+from valet_protocol.errors import BadRequest, NotFound, Refused, TooLarge, Unprocessable
+from valet_protocol.events.machine import Tunnel
+
+from valet_gateway import limits, pages, targets, tunnels
+from valet_gateway.directory import Directory, Opencode
+from valet_gateway.errors import BadTarget
+from valet_gateway.routes import PROXIED
+from valet_gateway.targets import Target
+from valet_gateway.tunnel_file import TunnelFile
+
+T = TypeVar("T")
+
+
+class OpencodeBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`PUT /opencode`."""
+
+    url: str
+    authorization: str = ""
+
+
+class ServiceBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`PUT /services/{name}`."""
+
+    target: str
+
+
+class TunnelBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`PUT /tunnels/{name}`: a tunnel without its name."""
+
+    port: int
+    protocol: str = "http"
+    description: str = ""
+
+
+class Control:
+    """Changes the directory. Everything may be said twice."""
+
+    def __init__(self, directory: Directory, file: TunnelFile) -> None:
+        self._directory = directory
+        self._file = file
+
+    def app(self) -> web.Application:
+        """The routes."""
+        app = web.Application(client_max_size=limits.CONTROL_BYTES, middlewares=[_refusals])
+        app.router.add_put("/opencode", self._set_opencode)
+        app.router.add_delete("/opencode", self._forget_opencode)
+        app.router.add_put("/services/{name}", self._set_service)
+        app.router.add_delete("/services/{name}", self._forget_service)
+        app.router.add_get("/tunnels", self._list_tunnels)
+        app.router.add_put("/tunnels/{name}", self._set_tunnel)
+        app.router.add_delete("/tunnels/{name}", self._remove_tunnel)
+        return app
+
+    async def _set_opencode(self, request: web.Request) -> web.Response:
+        body = await _body(request, OpencodeBody)
+        self._directory.opencode = Opencode(target=_target(body.url), authorization=body.authorization)
+        return pages.document({})
+
+    async def _forget_opencode(self, _: web.Request) -> web.Response:
+        self._directory.opencode = None
+        return pages.document({})
+
+    async def _set_service(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if name not in PROXIED:
+            raise NotFound("no_service", f"Services are {', '.join(PROXIED)}; anything else is a tunnel.")
+        self._directory.services[name] = _target((await _body(request, ServiceBody)).target)
+        return pages.document({})
+
+    async def _forget_service(self, request: web.Request) -> web.Response:
+        self._directory.services.pop(request.match_info["name"], None)
+        return pages.document({})
+
+    async def _list_tunnels(self, _: web.Request) -> web.Response:
+        return self._tunnels()
+
+    async def _set_tunnel(self, request: web.Request) -> web.Response:
+        body = await _body(request, TunnelBody)
+        if body.protocol not in ("http", "ws"):
+            raise Unprocessable("tunnel_protocol", "A tunnel's protocol is http or ws.")
+        tunnel = Tunnel(
+            name=request.match_info["name"],
+            port=body.port,
+            protocol=body.protocol,
+            description=body.description,
+        )
+        self._keep(self._directory.register(tunnel))
+        return self._tunnels()
+
+    async def _remove_tunnel(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if tunnels.find(self._directory.tunnels, name) is None:
+            raise NotFound("no_tunnel", f"No tunnel is called {name!r}.")
+        self._keep(tunnels.remove(self._directory.tunnels, name))
+        return self._tunnels()
+
+    def _keep(self, changed: tunnels.Tunnels) -> None:
+        if changed != self._directory.tunnels:
+            self._file.save(changed)
+            self._directory.tunnels = changed
+
+    def _tunnels(self) -> web.Response:
+        return pages.document({"tunnels": self._directory.tunnels})
+
+
+@web.middleware
+async def _refusals(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except Refused as refused:
+        return pages.problem(refused)
+    except web.HTTPRequestEntityTooLarge:
+        return pages.problem(TooLarge("too_large", f"A document here has at most {limits.CONTROL_BYTES} bytes."))
+    except web.HTTPException as error:
+        return pages.bare(error.status, "The control socket has /opencode, /services/{name} and /tunnels[/{name}].")
+
+
+async def _body(request: web.Request, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(await request.read(), type=kind)
+    except msgspec.MsgspecError as error:
+        raise BadRequest("bad_document", f"The document cannot be used: {error}") from None
+
+
+def _target(text: str) -> Target:
+    try:
+        return targets.parse(text)
+    except BadTarget as error:
+        raise Unprocessable("target", str(error)) from None
