@@ -14,6 +14,7 @@ from valet_runner.bridge import Bridge
 from valet_runner.bridge_state import Item
 from valet_runner.conversation import Conversations
 from valet_runner.errors import OpencodeRefused, OpencodeUnavailable
+from valet_runner.shown_processes import ShownProcesses
 
 
 class Opencode:
@@ -116,6 +117,7 @@ def bridge(opencode: Opencode, publisher: Publisher, seconds: Iterator[int], tmp
         work=cast(Any, nothing),
         attachments=nothing,
         preambles={},
+        shown=ShownProcesses(tmp_path),
         home=tmp_path,
         now_ms=lambda: 1_795_000_000_000,
         clock=lambda: float(next(seconds)),

@@ -145,8 +145,9 @@ def test_no_key_and_no_token_is_in_what_opencode_is_told() -> None:
         opencode="/o",
         path="/bin",
     )
-    told = opencode_config.config(spec, relay_port=1234, policy=SessionPolicy()).decode()
-    environ = opencode_config.environment(spec, config_file="/c", plugin_dir="/d", password="PASSWORD", relay_port=1234)
+    around = opencode_config.Surroundings(relay_port=1234)
+    told = opencode_config.config(spec, around, policy=SessionPolicy()).decode()
+    environ = opencode_config.environment(spec, around, config_file="/c", plugin_dir="/d")
     for secret in ("TOKEN", "CREDS"):
         assert secret not in told + str(environ)
     assert "http://127.0.0.1:1234/model/anthropic" in told
@@ -181,7 +182,9 @@ def test_sub_agents_are_asked_as_the_policy_says() -> None:
     )
 
     def permission(policy: SessionPolicy) -> dict[str, object]:
-        return msgspec.json.decode(opencode_config.config(spec, relay_port=1, policy=policy))["permission"]
+        return msgspec.json.decode(
+            opencode_config.config(spec, opencode_config.Surroundings(relay_port=1), policy=policy)
+        )["permission"]
 
     assert permission(SessionPolicy()) == {"question": "allow"}
     rules = [

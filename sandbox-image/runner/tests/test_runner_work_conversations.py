@@ -24,6 +24,7 @@ from valet_runner.attachments import Attachments
 from valet_runner.conversation import Conversations
 from valet_runner.objects import Objects
 from valet_runner.opencode_client import OpencodeClient
+from valet_runner.opencode_config import Surroundings
 from valet_runner.opencode_process import OpencodeProcess
 from valet_runner.prompt_parts import InputPart, TextInput
 from valet_runner.testing import WAIT, Portal
@@ -47,7 +48,7 @@ class Sandbox:
         self.folder = Path(spec.workspace)
         self.objects = Objects(str(store.path), store.token)
         self.conversations = Conversations(self.home)
-        self._process = OpencodeProcess(spec, relay_port=relay_port)
+        self._process = OpencodeProcess(spec, Surroundings(relay_port=relay_port), reachable=lambda _: None)
         self._running: asyncio.Task[None] | None = None
         self._env = git_environment.environment(spec, relay_port=None)
 

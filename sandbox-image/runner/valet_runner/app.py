@@ -5,6 +5,7 @@ import contextlib
 import importlib.metadata
 import signal
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import NoReturn
@@ -27,11 +28,14 @@ from valet_runner import (
     frames,
     git_environment,
     limits,
+    persona,
     processes,
     relay,
+    tools_door,
     workspace,
 )
 from valet_runner.attachments import Attachments
+from valet_runner.boot_steps import BootSteps
 from valet_runner.bridge import Bridge
 from valet_runner.errors import (
     BadSpec,
@@ -42,6 +46,7 @@ from valet_runner.errors import (
     Replaced,
 )
 from valet_runner.facts import FactHandler
+from valet_runner.machine import Machine
 from valet_runner.objects import Objects
 from valet_runner.opencode_process import OpencodeProcess
 from valet_runner.publisher import Publisher
@@ -89,10 +94,14 @@ async def _live(spec: RunnerSpec, began: float) -> None:
     """All of it, until cancelled. Raises `Replaced` and `Refused`."""
     home = _folder(spec.home)
     async with contextlib.AsyncExitStack() as stack:
+        steps = BootSteps(time.monotonic)
         relay_port, nats_url = await _relays(spec, stack)
-        process = OpencodeProcess(spec, relay_port=relay_port)
-        running = asyncio.create_task(process.run())
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="valet-", ignore_cleanup_errors=True)))
+        machine = Machine(spec, relay_port=relay_port, desktop=config.desktop(), folder=folder, steps=steps)
+        process = OpencodeProcess(spec, machine.around, reachable=machine.opencode)
+        running = [asyncio.create_task(process.run()), asyncio.create_task(machine.run())]
         stack.push_async_callback(_end, running)
+        steps.done("environment", began)
 
         async def connect(reconnect: bool) -> Client:
             return await broker.connect(
@@ -109,20 +118,35 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         outbox = await stack.enter_async_context(Outbox(lambda: connect(False)))
         publisher = Publisher(outbox, session_id=spec.session_id, epoch=spec.epoch, now_ms=_now_ms, new_id=ids.new_id)
         stack.push_async_callback(_wind_down, publisher, running)
-        git_environment.write_config(home)
+        steps.open(publisher.say, publisher.room)
+        with steps.step("git"):
+            git_environment.write_config(home)
         env = git_environment.environment(spec, relay_port=relay_port)
         try:
             restores = attached.work is not None
-            copy = await workspace.prepare(spec, env, base_commit=attached.base_commit, restores=restores)
+            with steps.step("clone"):
+                copy = await workspace.prepare(spec, env, base_commit=attached.base_commit, restores=restores)
         except CloneFailed as error:
             await _boot_failed(publisher, agent.BootFailed(stage="clone", detail=str(error)))
+        with steps.step("persona"):
+            persona.write(home, persona.files(spec, copy.base))
         objects = Objects(spec.portal_socket, spec.portal_token)
         work = Work(spec, env, objects, copy.base)
+        if machine.wanted:
+            tools = tools_door.serving(
+                spec, machine, nc=nc, publisher=publisher, objects=objects, base_commit=copy.base, env=env
+            )
+            try:
+                await stack.enter_async_context(tools)
+            except (ImportError, OSError):
+                _log.exception("tools_not_served", reason="the session goes on without them")
         try:
             await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
             restored = await _restore(work, attached.work, publisher) if attached.work else None
             await process.apply(attached.policy)
+            await machine.tools_can_be_had()
             await process.take_in()
+            steps.done("opencode", began)
         except (OpencodeFailed, OpencodeUnavailable, OpencodeRefused) as error:
             await _boot_failed(publisher, agent.BootFailed(stage="opencode", detail=str(error)))
         bridge = Bridge(
@@ -133,6 +157,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             work=work,
             attachments=Attachments(spec, objects),
             preambles=restored.preamble if restored else {},
+            shown=machine.shown,
             home=home,
             now_ms=_now_ms,
             clock=time.monotonic,
@@ -143,6 +168,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             process=process,
             publisher=publisher,
             bridge=bridge,
+            booted=machine.ready,
             attached_seq=attached.seq,
             ready=agent.RunnerReady(
                 opencode_version=process.version,
@@ -160,6 +186,7 @@ async def _serve(
     process: OpencodeProcess,
     publisher: Publisher,
     bridge: Bridge,
+    booted: asyncio.Event,
     attached_seq: int,
     ready: agent.RunnerReady,
 ) -> None:
@@ -183,6 +210,7 @@ async def _serve(
         heard = asyncio.create_task(listening.wait())
         await asyncio.wait([heard, *tasks], return_when=asyncio.FIRST_COMPLETED)
         publisher.say([ready])
+        booted.set()
         facts = durable_reader.read_durable(nc, subjects.runner_consumer(spec.session_id), handler.handle)
         tasks.append(asyncio.create_task(facts))
         replaced = asyncio.create_task(handler.replaced.wait())
@@ -274,14 +302,15 @@ async def _flush(publisher: Publisher) -> None:
         _log.warning("events_not_stored", reason="the broker did not take them in time")
 
 
-async def _wind_down(publisher: Publisher, opencode: asyncio.Task[None]) -> None:
+async def _wind_down(publisher: Publisher, running: list[asyncio.Task[None]]) -> None:
     """Both at once: whoever stops the sandbox waits for a few seconds only."""
-    await asyncio.gather(_flush(publisher), _end(opencode))
+    await asyncio.gather(_flush(publisher), _end(running))
 
 
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.gather(task, return_exceptions=True)
+async def _end(running: list[asyncio.Task[None]]) -> None:
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)
 
 
 def _folder(path: str) -> Path:

@@ -35,6 +35,7 @@ from valet_runner.opencode_client import OpencodeClient
 from valet_runner.opencode_process import OpencodeProcess
 from valet_runner.prompt_parts import TextInput
 from valet_runner.publisher import Publisher
+from valet_runner.shown_processes import Shown, ShownProcesses
 from valet_runner.turns import Steered, Turn
 
 Taken = Literal["delivered", "missed", "refused"]
@@ -46,7 +47,8 @@ _log = logs.get(__name__)
 class Bridge:
     """The conversations of one OpenCode, bridged to one session's log.
 
-    `preambles` is by channel what the agent is told ahead of the first prompt; `home` is the agent's; `now_ms` is
+    `preambles` is by channel what the agent is told ahead of the first prompt, `shown` what people ran for it to see
+    ahead of the next one on any channel; `home` is the agent's; `now_ms` is
     milliseconds since 1970, `clock` seconds of a monotonic clock.
     """
 
@@ -60,6 +62,7 @@ class Bridge:
         work: closing.Work,
         attachments: prompt_parts.AttachmentSource,
         preambles: Mapping[str, str],
+        shown: ShownProcesses,
         home: Path,
         now_ms: Callable[[], int],
         clock: Callable[[], float],
@@ -71,6 +74,7 @@ class Bridge:
         self._work = work
         self._attachments = attachments
         self._preambles = dict(preambles)
+        self._shown = shown
         self._home = home
         self._commands = Commands(process, conversations, home=home, now_ms=now_ms)
         self._course = Course(
@@ -184,11 +188,16 @@ class Bridge:
         parts = await prompt_parts.of_prompt(self._attachments, text, fact.attachments)
         if (turn := course.current) is None or turn.turn_id != fact.turn_id:
             return  # it has ended meanwhile
-        if fact.kind in ("prompt", "review") and (preamble := self._preambles.pop(fact.channel, None)):
-            parts = [TextInput(text=preamble, synthetic=True), *parts]
+        shown: list[Shown] = []
+        if fact.kind in ("prompt", "review"):
+            shown = self._shown.waiting()
+            preamble = self._preambles.pop(fact.channel, None)
+            ahead = [*([preamble] if preamble else []), *(one.text for one in shown)]
+            parts = [*(TextInput(text=text, synthetic=True) for text in ahead), *parts]
         message_id = course.new_message_id(fact.turn_id)
         began = course.clock()
         await course.hand_over(client, msgspec.structs.replace(turn, user_message=message_id, parts=parts, began=began))
+        self._shown.given(shown)
         if stored:
             await stored
 

@@ -1,23 +1,50 @@
-"""What the runner is told: the spec file of the sandbox."""
+"""What the runner is told: its spec, from standard input or from the sandbox's file, and its settings."""
 
+import contextlib
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import BinaryIO, Literal, cast, get_args
 
 import msgspec
 from valet_protocol.sandbox_spec import RUNNER_SPEC_PATH, RunnerSpec
 
 from valet_runner.errors import BadSpec
 
+STANDARD_INPUT = "-"
+"""Instead of a file's name."""
 
-def load(environ: Mapping[str, str] = os.environ) -> RunnerSpec:
-    """Read the file named by `VALET_RUNNER_SPEC`, or the usual one. Raises `BadSpec`."""
-    path = Path(environ.get("VALET_RUNNER_SPEC") or RUNNER_SPEC_PATH)
+Desktop = Literal["first-use", "boot", "off"]
+
+
+def load(environ: Mapping[str, str] = os.environ, stdin: BinaryIO | None = None) -> RunnerSpec:
+    """Read the spec from where `VALET_RUNNER_SPEC` says: a file's name, `-` for standard input; otherwise the usual
+    file. A file is removed when it has been read, if it can be: the agent is of the same user. Raises `BadSpec`."""
+    name = environ.get("VALET_RUNNER_SPEC") or RUNNER_SPEC_PATH
+    if name == STANDARD_INPUT:
+        return _decode((stdin or sys.stdin.buffer).read(), "standard input")
+    path = Path(name)
     try:
-        return msgspec.json.decode(path.read_bytes(), type=RunnerSpec)
+        content = path.read_bytes()
     except OSError as error:
         raise BadSpec(
             f"{path}: {error.strerror or error}; the sandbox controller puts the runner's spec there"
         ) from error
+    spec = _decode(content, str(path))
+    with contextlib.suppress(OSError):  # a mount, or a folder that is read-only
+        path.unlink()
+    return spec
+
+
+def desktop(environ: Mapping[str, str] = os.environ) -> Desktop:
+    """When the desktop is started, by `VALET_DESKTOP`; anything unknown is the usual, `first-use`."""
+    named = environ.get("VALET_DESKTOP", "")
+    return cast(Desktop, named) if named in get_args(Desktop) else "first-use"
+
+
+def _decode(content: bytes, where: str) -> RunnerSpec:
+    try:
+        return msgspec.json.decode(content, type=RunnerSpec)
     except msgspec.MsgspecError as error:
-        raise BadSpec(f"{path} is not a runner's spec: {error}") from error
+        raise BadSpec(f"{where} is not a runner's spec: {error}") from error

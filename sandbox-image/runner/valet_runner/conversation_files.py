@@ -92,9 +92,9 @@ async def put_back(spec: RunnerSpec, file: Path, session: str) -> None:
     files they are about for new ones and remove them (read in its source).
     """
     _strip(file)
-    environ = opencode_config.environment(spec, config_file="", plugin_dir="", password="", relay_port=None)
+    environ = opencode_config.environment(spec, opencode_config.Surroundings(), config_file="", plugin_dir="")
     # no configuration: what the repository or the agent has put there must not keep the conversation from coming back
-    for name in ("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR", "OPENCODE_SERVER_PASSWORD"):
+    for name in ("OPENCODE_CONFIG", "OPENCODE_CONFIG_DIR"):
         del environ[name]
     environ["OPENCODE_DISABLE_PROJECT_CONFIG"] = "1"
     # it leaves a lock of its own behind when it ends, for which the server would wait with its first answer (measured)

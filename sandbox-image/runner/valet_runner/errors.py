@@ -9,7 +9,8 @@ RunnerError
 ├── OpencodeUnavailable OpenCode does not answer at the moment; it is being restarted
 ├── OpencodeRefused     OpenCode answered with an error; its own words
 ├── RelayRefused        the portal did not let a connection through
-└── Replaced            a newer runner has the session
+├── Replaced            a newer runner has the session
+└── ServiceUnavailable  a part of the sandbox beside OpenCode does not run; the session goes on without
 """
 
 
@@ -57,3 +58,7 @@ class RelayRefused(RunnerError):
 
 class Replaced(RunnerError):
     """The session has gone on to a newer epoch; this runner has nothing left to do."""
+
+
+class ServiceUnavailable(RunnerError):
+    """A part of the sandbox beside OpenCode could not be started or does not answer; the message says why."""

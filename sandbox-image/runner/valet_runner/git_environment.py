@@ -14,6 +14,21 @@ _CONFIG = """[safe]
 \tdetachedHead = false
 """
 
+_IGNORE = Path(".config") / "git" / "ignore"
+_IGNORED = """# put into workspaces by the platform and by OpenCode, never to be committed
+.valet/
+.agent-ops/
+.opencode/node_modules/
+.opencode/screenshots/
+"""
+
+_HELPER = r"""[credential "https://github.com"]
+	helper =
+	helper = "!f() { test \"$1\" = get && test -n \"$GITHUB_TOKEN\" \
+ && printf 'username=x-access-token\\npassword=%s\\n' \"$GITHUB_TOKEN\"; }; f"
+"""
+"""Gives a token that whoever runs git has in its environment; without one, git goes on as if there were no helper."""
+
 _AUTHOR = Path(".valet") / "git-author"
 _INCLUDE = f"[include]\n\tpath = {_AUTHOR}\n"
 _NAME = "Valet agent"
@@ -28,8 +43,13 @@ def write_config(home: Path) -> None:
     """
     path = home / ".gitconfig"
     config = path.read_text() if path.exists() else _CONFIG
-    if _INCLUDE not in config:
-        path.write_text(f"{config.rstrip()}\n{_INCLUDE}")
+    missing = [part for part in (_HELPER, _INCLUDE) if part not in config]
+    if missing:
+        path.write_text("\n".join([config.rstrip(), *(part.rstrip() for part in missing)]) + "\n")
+    ignore = home / _IGNORE
+    if not ignore.exists():
+        ignore.parent.mkdir(parents=True, exist_ok=True)
+        ignore.write_text(_IGNORED)
     set_author(home)
 
 

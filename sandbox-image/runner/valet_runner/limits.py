@@ -152,6 +152,55 @@ RELAY_HEAD_BYTES = 65_536
 RELAY_BUFFER_BYTES = 1 << 20
 """What waits for a slow reader before the other side is held back."""
 
+# -- the sandbox's other services
+
+SERVICE_START_TIMEOUT = 30.0
+"""Until the gateway or the process service says that it serves: half a second of Python's start alone; the rest is for
+a machine under load."""
+
+SERVICE_STOP_GRACE = 2.0
+"""Between SIGTERM and SIGKILL: both promise to end within this time."""
+
+TOOLS_WAIT = 5.0
+"""How long taking the workspace in waits for the gateway, behind which the agent's tools are: both start at the same
+time as OpenCode, which takes longer. Without it the tools are connected later."""
+
+CONTROL_TIMEOUT = 5.0
+"""One request to the gateway's control socket: it only remembers what it is told."""
+
+CONTROL_RETRY_WAIT = 0.5
+"""Before the gateway is told again what it did not take."""
+
+ON_DEMAND_START_TIMEOUT = 20.0
+"""Until a service answers that is started for its first visitor: code-server takes up to 1.5 s, the desktop 0.9 s
+(measured); a browser waits this long for a page."""
+
+ON_DEMAND_PAUSE = 5.0
+"""After a failed start, before the next visitor makes another: a page in a browser asks many times a second."""
+
+ON_DEMAND_POLL = 0.02
+"""Between looks whether a socket is listened on."""
+
+# -- processes
+
+EVENTS_RETRY_WAIT = 0.2
+"""Between attempts to follow the process service's events."""
+
+EVENTS_SILENCE = 75.0
+"""After this the stream of process events counts as dead: the service says something at least every 30 s."""
+
+EVENTS_LINE_BYTES = 4 << 20
+"""One event: the list of all processes with their arguments."""
+
+SHOWN_OUTPUT_BYTES = 30_000
+"""Of a process's output as much is shown to the agent, its end: OpenCode's own limit for a command's output."""
+
+SHOWN_PROCESSES = 20
+"""Ended processes that wait for the agent's next prompt; of more, the oldest are left out."""
+
+SHOWN_TIMEOUT = 10.0
+"""Reading an ended process's output from the process service."""
+
 # -- platform
 
 ATTACH_TIMEOUT = 10.0

@@ -1,5 +1,6 @@
 """The calls of OpenCode's HTTP API that the runner makes, each with a time-out."""
 
+import base64
 import contextlib
 from typing import TypeVar
 
@@ -46,6 +47,10 @@ class _Shell(msgspec.Struct, frozen=True, kw_only=True, rename={"message_id": "m
     command: str
 
 
+class _ToolServer(msgspec.Struct, frozen=True, kw_only=True):
+    status: str
+
+
 class Health(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /global/health`. Any unknown path is answered 200 with a web page, so the body decides."""
 
@@ -61,6 +66,8 @@ class OpencodeClient:
         self.url = url
         self.password = password
         self.directory = directory
+        self.authorization = "Basic " + base64.b64encode(f"{USER}:{password}".encode()).decode()
+        """The header with which anybody may call it."""
         # the sandbox's proxy variables are for the world outside
         self._http = httpx.AsyncClient(
             base_url=url, auth=(USER, password), timeout=limits.REQUEST_TIMEOUT, trust_env=False
@@ -73,6 +80,16 @@ class OpencodeClient:
     async def health(self) -> Health:
         """Whether it can be used, and its version."""
         return _decode(await self._call("GET", "/global/health", timeout=limits.PROBE_TIMEOUT), Health)
+
+    async def is_open(self) -> bool:
+        """Whether it answers those who do not show its password."""
+        try:
+            response = await self._http.get(
+                "/global/health", auth=httpx.BasicAuth(USER, ""), timeout=limits.PROBE_TIMEOUT
+            )
+        except httpx.TransportError as error:
+            raise OpencodeUnavailable(f"GET /global/health: {str(error) or type(error).__name__}") from error
+        return response.status_code != httpx.codes.UNAUTHORIZED
 
     async def create_session(self) -> frames.Session:
         """A new conversation."""
@@ -188,6 +205,12 @@ class OpencodeClient:
         await self.statuses()
         with contextlib.suppress(OpencodeRefused):  # a prompt will say what is wrong with them
             await self._call("GET", "/config/providers", timeout=limits.PROMPT_TIMEOUT)
+
+    async def connect_tools(self, server: str) -> None:
+        """Have it connect with a server of tools that was not there when it took the workspace in; fine when it has."""
+        status = _decode(await self._call("GET", "/mcp"), dict[str, _ToolServer]).get(server)
+        if status is not None and status.status != "connected":
+            await self._call("POST", f"/mcp/{server}/connect", timeout=limits.PROMPT_TIMEOUT)
 
     async def dispose(self) -> None:
         """Have OpenCode forget the workspace and read its configuration again with the next question about it. What

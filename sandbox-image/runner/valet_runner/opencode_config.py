@@ -13,45 +13,77 @@ from valet_runner import permissions
 _PLAIN = frozenset({"todowrite", "question", "webfetch", "websearch", "doom_loop"})
 """Kinds of permission that take an action and no patterns (OpenCode's own schema of its configuration)."""
 
+MCP_SERVER = "valet"
+"""The agent's tools are called `valet_<name>`."""
+
 PLACEHOLDER_KEY = "portal"
 """OpenCode insists on a key; the relay replaces it."""
 
 
-def config(spec: RunnerSpec, *, relay_port: int, policy: SessionPolicy) -> bytes:
-    """`opencode.json` (bytes of JSON). Measured: without `enabled_providers` OpenCode adds one of its own; without
-    `small_model` titles are asked of a model that is not there."""
+class Tools(msgspec.Struct, frozen=True, kw_only=True):
+    """Where the agent's tools are, and what opens them. No secret from the agent."""
+
+    url: str
+    """The gateway's, without a path."""
+    token: str
+
+
+class Surroundings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a sandbox has beside OpenCode."""
+
+    relay_port: int | None = None
+    """Of the proxy; none where there is no portal."""
+    tools: Tools | None = None
+    display: str | None = None
+    """The desktop's, e.g. `:99`, whether it runs already or not; none for no desktop."""
+    instructions: tuple[str, ...] = ()
+    """Files that are shown to the agent with every prompt."""
+
+
+def config(spec: RunnerSpec, around: Surroundings, *, policy: SessionPolicy) -> bytes:
+    """`opencode.json` (bytes of JSON).
+
+    Measured: without `enabled_providers` OpenCode adds one of its own; without `small_model` titles are asked of a
+    model that is not there."""
+    more: dict[str, object] = {}
+    if (tools := around.tools) is not None:
+        more["mcp"] = {
+            MCP_SERVER: {
+                "type": "remote",
+                "url": f"{tools.url}/mcp",
+                "headers": {"Authorization": f"Bearer {tools.token}"},
+                # a remote server may want a person to sign in, and OpenCode would look for how
+                "oauth": False,
+                "enabled": True,
+            }
+        }
+    if around.instructions:
+        more["instructions"] = around.instructions
     return msgspec.json.encode(
         {
             "$schema": "https://opencode.ai/config.json",
             "model": spec.model,
             "small_model": spec.model,
             "enabled_providers": [provider.id for provider in spec.providers],
-            "provider": {provider.id: _provider(provider, relay_port) for provider in spec.providers},
+            "provider": {provider.id: _provider(provider, around.relay_port or 0) for provider in spec.providers},
             "autoupdate": False,
             "share": "disabled",
             "permission": _permission(policy),
         }
+        | more
     )
 
 
-def environment(
-    spec: RunnerSpec, *, config_file: str, plugin_dir: str, password: str, relay_port: int | None
-) -> dict[str, str]:
+def environment(spec: RunnerSpec, around: Surroundings, *, config_file: str, plugin_dir: str) -> dict[str, str]:
     """All of OpenCode's environment: nothing is inherited. Its shell commands inherit it in turn, less what the plugin
-    blanks.
+    blanks, so no secret is in it.
 
     Verified with strace to make no connection of its own with these (OpenCode 1.18.33).
     """
-    environ = {
-        "PATH": spec.path,
-        "HOME": spec.home,
-        "LANG": "C.UTF-8",
+    return agent_environment(spec, around) | {
         "TERM": "dumb",
-        "USER": "agent",
-        "SHELL": "/bin/bash",
         "OPENCODE_CONFIG": config_file,
         "OPENCODE_CONFIG_DIR": plugin_dir,
-        "OPENCODE_SERVER_PASSWORD": password,
         "OPENCODE_DISABLE_MODELS_FETCH": "1",
         "OPENCODE_DISABLE_AUTOUPDATE": "1",
         "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
@@ -63,8 +95,30 @@ def environment(
         "npm_config_fetch_retries": "0",
         "GIT_TERMINAL_PROMPT": "0",
     }
-    if relay_port is not None:
-        environ |= proxy_environment(relay_port)
+
+
+def guarded(environ: dict[str, str], guard: str) -> dict[str, str]:
+    """The environment of an OpenCode server: its runtime runs the script `guard` ahead of everything, which takes the
+    password from standard input (measured with 1.18.33: of the ways to have Bun run something first, `BUN_OPTIONS` and
+    `bunfig.toml` have no effect on it, this variable has)."""
+    return {**environ, "BUN_INSPECT_PRELOAD": guard}
+
+
+def agent_environment(spec: RunnerSpec, around: Surroundings) -> dict[str, str]:
+    """What every program begins with that works for the agent or a person in the sandbox."""
+    environ = {
+        "PATH": spec.path,
+        "HOME": spec.home,
+        "LANG": "C.UTF-8",
+        "USER": "agent",
+        "SHELL": "/bin/bash",
+    }
+    if around.display is not None:
+        environ["DISPLAY"] = around.display
+    if around.relay_port is not None:
+        environ |= proxy_environment(around.relay_port)
+    if around.tools is not None:
+        environ |= {"VALET_API_URL": around.tools.url, "VALET_API_TOKEN": around.tools.token}
     return environ
 
 

@@ -9,7 +9,6 @@ import signal
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from importlib import resources
 from pathlib import Path
 
 from valet_protocol.events.facts import SessionPolicy
@@ -19,11 +18,14 @@ from valet_service import logs
 from valet_runner import limits, opencode_config, processes
 from valet_runner.errors import OpencodeFailed, OpencodeRefused, OpencodeUnavailable
 from valet_runner.opencode_client import OpencodeClient
+from valet_runner.opencode_config import Surroundings
+from valet_runner.tools import skills
 
 _LISTENING = re.compile(rb"listening on (http://\S+)")
 
 _log = logs.get(__name__)
 
+_SCRIPTS = Path(__file__).parent / "opencode_plugin"
 _LOCKS = Path(".local") / "state" / "opencode" / "locks"
 
 
@@ -31,12 +33,15 @@ class OpencodeProcess:
     """OpenCode, restarted whenever it ends. `run()` is its life; `client()` gives whoever needs it the present one.
 
     `ended` is called when a healthy one is gone, before the next is started; `healthy` when one can be used, with
-    whether it is the first.
+    whether it is the first. `reachable` is told which one runs, and none when it is gone.
     """
 
-    def __init__(self, spec: RunnerSpec, *, relay_port: int | None) -> None:
+    def __init__(
+        self, spec: RunnerSpec, around: Surroundings, *, reachable: Callable[[OpencodeClient | None], None]
+    ) -> None:
         self._spec = spec
-        self._relay_port = relay_port
+        self._around = around
+        self._reachable = reachable
         self._client: OpencodeClient | None = None
         self._ready = asyncio.Event()
         self._process: asyncio.subprocess.Process | None = None
@@ -84,7 +89,7 @@ class OpencodeProcess:
             return
         client = await self.client(limits.READY_TIMEOUT)
         old, self._policy = self._policy, policy
-        if self._config() == opencode_config.config(self._spec, relay_port=self._relay_port or 0, policy=old):
+        if self._config() == opencode_config.config(self._spec, self._around, policy=old):
             return
         try:
             _write_config(self._config_dir, self._config())
@@ -146,30 +151,40 @@ class OpencodeProcess:
                 "0",
                 "--hostname",
                 "127.0.0.1",
-                env=opencode_config.environment(
-                    self._spec,
-                    config_file=str(config_file),
-                    plugin_dir=str(self._config_dir),
-                    password=password,
-                    relay_port=self._relay_port,
+                env=opencode_config.guarded(
+                    opencode_config.environment(
+                        self._spec, self._around, config_file=str(config_file), plugin_dir=str(self._config_dir)
+                    ),
+                    # not a copy in the home: what the agent can write must not see the password
+                    str(_SCRIPTS / "guard.js"),
                 ),
                 # not the workspace: its clone may still be running, and OpenCode would look at it half done
                 cwd=self._spec.home,
+                stdin=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
             )
         except OSError as error:
             raise OpencodeUnavailable(f"{self._spec.opencode} cannot be started: {error}") from error
+        assert self._process.stdin
+        self._process.stdin.write(f"{password}\n".encode())
         try:
             async with asyncio.timeout(limits.START_TIMEOUT):
                 url = await self._listening()
                 client = OpencodeClient(url, password, self._spec.workspace)
-                while not (await _healthy(client)):
-                    if self._process.returncode is not None:
+                is_open: bool | None = None
+                while is_open is None:
+                    if await _healthy(client):
+                        is_open = await _is_open(client)
+                    elif self._process.returncode is not None:
                         raise OpencodeUnavailable("OpenCode ended while it started")
-                    await asyncio.sleep(limits.PROBE_WAIT)
+                    else:
+                        await asyncio.sleep(limits.PROBE_WAIT)
         except TimeoutError as error:
             raise OpencodeUnavailable(f"OpenCode is not healthy after {limits.START_TIMEOUT:.0f} s") from error
         self.version = (await client.health()).version
+        if is_open:
+            raise OpencodeUnavailable("OpenCode did not take its password, and the agent could call it")
+        self._process.stdin.close()  # from now on nothing it starts inherits the password
         if self._taken_in:
             try:
                 await client.warm_up()
@@ -177,13 +192,14 @@ class OpencodeProcess:
                 _log.warning("not_warmed_up", reason=str(error))
         self._client = client
         self._ready.set()
+        self._reachable(client)
 
     @property
     def _config_dir(self) -> Path:
         return Path(self._spec.home) / ".config" / "valet-opencode"
 
     def _config(self) -> bytes:
-        return opencode_config.config(self._spec, relay_port=self._relay_port or 0, policy=self._policy)
+        return opencode_config.config(self._spec, self._around, policy=self._policy)
 
     async def _listening(self) -> str:
         assert self._process
@@ -210,6 +226,7 @@ class OpencodeProcess:
                 elif loop.time() - answered > limits.HANG_TIMEOUT:
                     self._remember(b"it no longer answered and was killed\n")
                     self.kill()
+                await processes.reap_adopted()
                 await asyncio.wait([waiting], timeout=limits.LOOK_EVERY)
             await processes.end_orphans(self._process.pid, others=self._others)
         finally:
@@ -223,6 +240,7 @@ class OpencodeProcess:
         client, self._client = self._client, None
         self._ready.clear()
         if client:
+            self._reachable(None)
             await client.close()
 
     async def _stop(self) -> None:
@@ -257,12 +275,20 @@ async def _healthy(client: OpencodeClient) -> bool:
         return False
 
 
+async def _is_open(client: OpencodeClient) -> bool | None:
+    """None when it did not answer in time."""
+    try:
+        return await client.is_open()
+    except OpencodeUnavailable:
+        return None
+
+
 def _write_config(folder: Path, content: bytes) -> Path:
-    """The configuration, readable by its user only, and the plugin beside it."""
+    """The configuration, readable by its user only, and the plugin and the platform's skills beside it."""
     plugins = folder / "plugin"
     plugins.mkdir(parents=True, exist_ok=True)
-    plugin = resources.files("valet_runner") / "opencode_plugin" / "shell_env.js"
-    (plugins / "shell_env.js").write_bytes(plugin.read_bytes())
+    (plugins / "shell_env.js").write_bytes((_SCRIPTS / "shell_env.js").read_bytes())
+    skills.install(folder)
     path = folder / "opencode.json"
     path.unlink(missing_ok=True)
     handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

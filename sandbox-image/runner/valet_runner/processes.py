@@ -49,9 +49,14 @@ def die_with_parent() -> None:
 
 
 async def start(
-    *command: str, env: Mapping[str, str], cwd: str, stderr: int, stdin: int | IO[bytes] = asyncio.subprocess.DEVNULL
+    *command: str,
+    env: Mapping[str, str],
+    cwd: str,
+    stderr: int | None,
+    stdin: int | IO[bytes] = asyncio.subprocess.DEVNULL,
 ) -> asyncio.subprocess.Process:
-    """Start a program in a session of its own, its output piped. Raises `OSError` when it cannot be."""
+    """Start a program in a session of its own, its output piped; `stderr` none: to where the runner's goes. Raises
+    `OSError` when it cannot be."""
     async with _starting:
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -128,6 +133,19 @@ def children() -> frozenset[int]:
     return frozenset(pid for pid, parent in _processes() if parent == os.getpid())
 
 
+def forget(pid: int) -> None:
+    """A program that `start` started has ended."""
+    _own.discard(pid)
+
+
+async def reap_adopted() -> None:
+    """Let go of orphans that have ended: nobody else waits for them, and each would keep its number for ever."""
+    async with _starting:  # a program just being started is nobody's orphan
+        for pid, parent, state in _table():
+            if parent == os.getpid() and state in "ZX" and pid not in _own:
+                _reap(pid)
+
+
 async def end_orphans(of: int, *, others: frozenset[int]) -> None:
     """After the death of a program that `start` started: kill what it left behind. `others`: the `children` there were
     before it, which are not its."""
@@ -141,16 +159,25 @@ def _kill(pids: list[int]) -> None:
     for pid in pids:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):  # no event loop waits for an adopted child
-            os.waitpid(pid, os.WNOHANG)
+        _reap(pid)
+
+
+def _reap(pid: int) -> None:
+    with contextlib.suppress(ChildProcessError):  # no event loop waits for an adopted child
+        os.waitpid(pid, os.WNOHANG)
 
 
 def _processes() -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
+    return [(pid, parent) for pid, parent, _ in _table()]
+
+
+def _table() -> list[tuple[int, int, str]]:
+    found: list[tuple[int, int, str]] = []
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             # pid (name) state parent …; the name may hold anything
-            found.append((int(entry.parent.name), int(entry.read_text().rpartition(")")[2].split()[1])))
+            state, parent = entry.read_text().rpartition(")")[2].split()[:2]
+            found.append((int(entry.parent.name), int(parent), state))
     return found
 
 

@@ -6,6 +6,7 @@ connection of its own.
 """
 
 import asyncio
+import http
 import socket
 from collections.abc import Awaitable, Callable
 
@@ -58,15 +59,15 @@ async def serve_http(portal: str, token: str) -> tuple[asyncio.Server, int]:
             far_reader, far_writer = await _portal(portal)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError) as error:
             _log.info("relay_refused", error=str(error) or type(error).__name__)
-            await _answer(writer, 502, f"the portal cannot be reached: {str(error) or type(error).__name__}")
+            await answer(writer, 502, f"the portal cannot be reached: {str(error) or type(error).__name__}")
             return
         try:
             far_writer.write(authorised_head(head, token))
         except ValueError:
             far_writer.close()
-            await _answer(writer, 400, "not an HTTP request")
+            await answer(writer, 400, "not an HTTP request")
             return
-        await _join(reader, writer, far_reader, far_writer, mark_last=not head.startswith(b"CONNECT "))
+        await join(reader, writer, far_reader, far_writer, mark_last=not head.startswith(b"CONNECT "))
 
     return await _listen(accept)
 
@@ -81,7 +82,7 @@ async def serve_nats(portal: str, token: str) -> tuple[asyncio.Server, int]:
             _log.debug("broker_unreachable", error=str(error) or type(error).__name__)
             writer.close()
             return
-        await _join(reader, writer, far_reader, far_writer)
+        await join(reader, writer, far_reader, far_writer)
 
     return await _listen(accept)
 
@@ -114,7 +115,7 @@ async def _listen(accept: Accept) -> tuple[asyncio.Server, int]:
     return server, server.sockets[0].getsockname()[1]
 
 
-async def _join(
+async def join(
     reader: asyncio.StreamReader,
     writer: asyncio.StreamWriter,
     far_reader: asyncio.StreamReader,
@@ -155,9 +156,10 @@ async def _pump(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> N
         target.close()  # the other direction ends with it
 
 
-async def _answer(writer: asyncio.StreamWriter, status: int, detail: str) -> None:
+async def answer(writer: asyncio.StreamWriter, status: int, detail: str) -> None:
+    """Answer a request with an error and close."""
     body = detail.encode()
-    reason = "Bad Gateway" if status == 502 else "Bad Request"
+    reason = http.HTTPStatus(status).phrase
     head = f"HTTP/1.1 {status} {reason}\r\nContent-Type: text/plain; charset=utf-8\r\n"
     try:
         writer.write(f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body)

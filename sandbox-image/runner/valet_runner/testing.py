@@ -12,14 +12,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from nats.aio.client import Client
+from nats.aio.client import Client, RawCredentials
 from valet_protocol import codec, subjects
 from valet_protocol.errors import Conflict
 from valet_protocol.events import agent, facts
@@ -53,17 +53,17 @@ async def condition(check: Callable[[], bool]) -> None:
 
 
 class Broker:
-    """A nats-server that can be killed and started again on its store."""
+    """A nats-server that can be killed and started again on its store. `settings` makes its configuration of its port;
+    by default it lets everybody do everything."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Callable[[int], str] | None = None) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
         self.url = f"nats://127.0.0.1:{self.port}"
         self._config = folder / "nats.conf"
-        self._config.write_text(
-            f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{folder}" }}\nmax_payload: 8MB\n'
-        )
+        open_to_all = f'listen: "127.0.0.1:{self.port}"\njetstream {{ store_dir: "{folder}" }}\nmax_payload: 8MB\n'
+        self._config.write_text(settings(self.port) if settings else open_to_all)
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -145,10 +145,11 @@ async def _both(
 
 
 class Ledger:
-    """One session's log, and the ledger's part in it. Use with `async with`."""
+    """One session's log, and the ledger's part in it; `creds` for a broker that wants some. Use with `async with`."""
 
-    def __init__(self, url: str, session_id: str) -> None:
+    def __init__(self, url: str, session_id: str, *, creds: str | None = None) -> None:
         self._url = url
+        self._creds = RawCredentials(creds) if creds else None
         self.session_id = session_id
         self.events: list[Event] = []
         """The log so far, in order."""
@@ -164,7 +165,7 @@ class Ledger:
         self._stack = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        self._nc: Client = await broker.connect(self._url, name="test ledger")
+        self._nc: Client = await broker.connect(self._url, name="test ledger", creds=self._creds)  # type: ignore[arg-type]
         self._stack.push_async_callback(self._nc.close)
         await broker.ensure_stream(self._nc)
         await durable_reader.ensure_consumer(
@@ -257,24 +258,36 @@ class Ledger:
 
 
 class Runner:
-    """`python -m valet_runner` as the sandbox controller starts it, without the sandbox."""
+    """`python -m valet_runner` as the sandbox controller starts it, without the sandbox, unless the command line
+    `inside` makes one; then its spec comes on standard input."""
 
-    def __init__(self, spec: RunnerSpec, folder: Path) -> None:
+    def __init__(self, spec: RunnerSpec, folder: Path, *, inside: Sequence[str] = ()) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.spec = spec
+        self.inside = inside
         self._path = folder / f"runner-{spec.epoch}.json"
         self._log = folder / f"runner-{spec.epoch}.log"
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Start it."""
-        self._path.write_bytes(msgspec.json.encode(self.spec))
-        self._path.chmod(0o600)
-        environ = {"PATH": self.spec.path, "VALET_RUNNER_SPEC": str(self._path)}
+        spec = msgspec.json.encode(self.spec)
+        if not self.inside:
+            self._path.write_bytes(spec)
+            self._path.chmod(0o600)
+        environ = {"PATH": self.spec.path, "VALET_RUNNER_SPEC": "-" if self.inside else str(self._path)}
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "valet_runner"], env=environ, stderr=log, stdout=log, start_new_session=True
+                [*self.inside, sys.executable, "-m", "valet_runner"],
+                env=environ,
+                stdin=subprocess.PIPE,
+                stderr=log,
+                stdout=log,
+                start_new_session=True,
             )
+        assert self.process.stdin
+        with self.process.stdin as stdin:
+            stdin.write(spec if self.inside else b"")
 
     def children(self) -> Iterable[tuple[int, str]]:
         """Pid and command line of the processes it started itself."""

@@ -8,6 +8,9 @@ const HIDDEN = [
   "npm_config_fetch_retries",
 ]
 
+// The server has read it by now (guard.js, which deletes it as well when the runner says so).
+delete process.env.OPENCODE_SERVER_PASSWORD
+
 export const ShellEnv = async () => ({
   "shell.env": async (_input, output) => {
     for (const name of HIDDEN) output.env[name] = ""
