@@ -1,0 +1,76 @@
+"""Processes that people ran for the agent to see: their commands and output go ahead of its next prompt.
+
+A message of its own for each would begin another step of the model when a turn runs, so they wait for the next prompt,
+in a file of the home, and are kept until OpenCode has that prompt.
+"""
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from valet_protocol.events.machine import ProcessInfo
+
+from valet_runner import limits
+
+_FILE = Path(".valet") / "shown-processes.json"
+_ESCAPES = re.compile(
+    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\x00-\x08\x0b\x0c\x0e-\x1f]"
+)
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """An ended process as the agent is told of it."""
+
+    id: str
+    text: str
+
+
+def told(process: ProcessInfo, output: bytes, *, offset: int) -> Shown:
+    """What the agent is told of a process that has ended. `output` is its end, from `offset` on (bytes). Pure."""
+    ended = f"status {process.exit_code}" if process.signal is None else f"signal {process.signal}"
+    words = _ESCAPES.sub("", output.decode(errors="replace").replace("\r\n", "\n")).strip("\n")
+    left_out = f"[the first {offset} bytes are left out]\n" if offset else ""
+    return Shown(
+        id=process.id,
+        text=(
+            "The following command was executed by the user in a terminal of this sandbox.\n"
+            f"<command>{shlex.join([process.command, *process.args])}</command>\n"
+            f"<directory>{process.cwd}</directory>\n<ended>{ended}</ended>\n"
+            f"<output>\n{left_out}{words}\n</output>"
+        ),
+    )
+
+
+class ShownProcesses:
+    """Those that wait for the next prompt, oldest first."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / _FILE
+
+    def waiting(self) -> list[Shown]:
+        """What the next prompt is to begin with."""
+        with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError):
+            return msgspec.json.decode(self._path.read_bytes(), type=list[Shown])
+        return []
+
+    def add(self, shown: Shown) -> None:
+        """One more; one that is there already stays as it is."""
+        waiting = self.waiting()
+        if all(other.id != shown.id for other in waiting):
+            self._keep([*waiting, shown][-limits.SHOWN_PROCESSES :])
+
+    def given(self, shown: Iterable[Shown]) -> None:
+        """OpenCode has them."""
+        ids = {one.id for one in shown}
+        if ids:
+            self._keep([other for other in self.waiting() if other.id not in ids])
+
+    def _keep(self, waiting: list[Shown]) -> None:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        new = self._path.with_suffix(".new")
+        new.write_bytes(msgspec.json.encode(waiting))
+        os.replace(new, self._path)
