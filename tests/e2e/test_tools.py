@@ -37,8 +37,10 @@ class Agent:
 
     def call(self, route: str, expected: int = 200, /, **fields: Any) -> Any:
         verb, path = route.split()
-        given = {"params": fields} if verb == "GET" else {"json": fields}
-        response = self._client.request(verb, path, **given)
+        if verb == "GET":
+            response = self._client.get(path, params=fields)
+        else:
+            response = self._client.request(verb, path, json=fields)
         assert response.status_code == expected, f"{route}: {response.status_code} {response.text}"
         return response.json()
 

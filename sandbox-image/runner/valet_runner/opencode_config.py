@@ -8,7 +8,7 @@ import msgspec
 from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.sandbox_spec import ModelSpec, ProviderSpec, RunnerSpec
 
-from valet_runner import permissions
+from valet_runner import limits, permissions
 
 _PLAIN = frozenset({"todowrite", "question", "webfetch", "websearch", "doom_loop"})
 """Kinds of permission that take an action and no patterns (OpenCode's own schema of its configuration)."""
@@ -55,6 +55,7 @@ def config(spec: RunnerSpec, around: Surroundings, *, policy: SessionPolicy) -> 
                 # a remote server may want a person to sign in, and OpenCode would look for how
                 "oauth": False,
                 "enabled": True,
+                "timeout": limits.MCP_TIMEOUT_MS,
             }
         }
     if around.instructions:

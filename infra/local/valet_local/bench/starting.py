@@ -152,7 +152,7 @@ def _opencode(tools: Tools, home: Path) -> float:
         path=f"{tools.rg.parent}:/usr/local/bin:/usr/bin:/bin",
     )
     config = home / "opencode.json"
-    config.write_bytes(opencode_config.config(spec, relay_port=9, policy=SessionPolicy()))
+    config.write_bytes(opencode_config.config(spec, opencode_config.Surroundings(relay_port=9), policy=SessionPolicy()))
     return uvloop.run(_healthy(spec, str(config)))
 
 
@@ -162,9 +162,12 @@ async def _healthy(spec: RunnerSpec, config: str) -> float:
         began = time.perf_counter()
         process = await asyncio.create_subprocess_exec(
             *(spec.opencode, "serve", "--port", "0", "--hostname", "127.0.0.1"),
-            env=opencode_config.environment(
-                spec, config_file=config, plugin_dir=plugins, password=password, relay_port=None
-            ),
+            env={
+                **opencode_config.environment(
+                    spec, opencode_config.Surroundings(), config_file=config, plugin_dir=plugins
+                ),
+                "OPENCODE_SERVER_PASSWORD": password,
+            },
             cwd=spec.home,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -3,13 +3,12 @@
 import shutil
 from pathlib import Path
 
-_PLACES = (Path(__file__).parents[1] / "skills", Path(__file__).parents[3] / "opencode" / "skills")
-"""In an installed package, and in the repository."""
+_FOLDER = Path(__file__).parents[1] / "skills"
 
 
 def folder() -> Path:
     """Where they are."""
-    return next((place for place in _PLACES if place.is_dir()), _PLACES[0])
+    return _FOLDER
 
 
 def install(config_dir: Path) -> list[str]:
