@@ -213,5 +213,5 @@ DISCONNECT_TIMEOUT = 0.5
 """Saying goodbye to the broker: by then everything is stored, or will not be."""
 
 MCP_TIMEOUT_MS = 90_000
-"""How long OpenCode waits for one of our tools, milliseconds: longer than the longest tool (60 s), so that the agent gets
-our refusal and not a time-out of its own."""
+"""How long OpenCode waits for one of our tools, milliseconds: longer than the longest tool (60 s), so that the agent
+gets our refusal and not a time-out of its own."""
