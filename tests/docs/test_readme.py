@@ -36,6 +36,8 @@ HERE = {
     "uv run valet follow ID --after 0",
     'uv run valet send ID "Now write down in the README what you found."',
     "uv run valet share ID --link",
+    "uv run valet exec ID -- git status",
+    "uv run valet open ID terminal",
     "uv run valet down",
 }
 
@@ -141,6 +143,11 @@ def test_the_commands_of_everyday_use(clone: Path, newcomer: dict[str, str], mod
         shared = shell(f"uv run valet share {ident[0]} --link", clone, newcomer, limits.REQUEST)
         assert shared.returncode == 0, shared.stderr
         assert "/join#" in shared.stdout
+        executed = shell(f"uv run valet exec {ident[0]} -- git status", clone, newcomer, limits.TURN)
+        assert executed.returncode == 0, executed.stderr
+        assert "new.txt" in executed.stdout
+        opened = shell(f"uv run valet open {ident[0]} terminal", clone, newcomer, limits.TURN)
+        assert opened.stdout.startswith("http://127.0.0.1:"), opened.stderr
         doctor = shell("uv run valet doctor", clone, newcomer, limits.REQUEST)
         assert "OpenCode" in doctor.stdout
         down = shell("uv run valet down", clone, newcomer, limits.STOP)
