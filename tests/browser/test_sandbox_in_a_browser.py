@@ -1,0 +1,75 @@
+"""What a person sees of a sandbox in a browser: the terminal, and the desktop where the machine has one."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from harness import limits
+from harness.browser import CHROMIUM, Page
+from harness.platform import Platform
+from harness.waiting import until
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: chromium)")
+
+DESKTOP = ("Xvfb", "fluxbox", "x11vnc", "websockify")
+
+
+@pytest.fixture
+def page(tmp_path: Path) -> Iterator[Page]:
+    opened = Page(tmp_path / "profile")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def session(platform: Platform) -> str:
+    return platform.create(title="seen in a browser")["id"]
+
+
+def address(platform: Platform, session: str, service: str) -> str:
+    """Where a service of the sandbox is, with a token for it."""
+
+    def asked() -> str | None:
+        path = f"/api/sessions/{session}/sandbox-token"
+        response = platform.request("GET", path, params={"service": service})
+        if response.status_code != 200:
+            return None
+        way = response.json()
+        return f"{way['urls'][service]}?token={way['token']}"
+
+    return until(asked, limits.TURN, "the sandbox's gateway")
+
+
+def test_a_person_works_in_the_terminal(platform: Platform, session: str, page: Page, tmp_path: Path) -> None:
+    page.open(address(platform, session, "ttyd"))
+    rows = "document.querySelector('.xterm-rows')?.innerText ?? ''"
+    page.until(f"({rows}).includes('$')", "the shell's prompt")
+    assert page.value("location.search") == ""  # the token is not in the address any more
+    page.type("echo seen-$((40 + 2))")
+    page.until(f"({rows}).includes('seen-42')", "what the shell answers")
+    assert len(page.screenshot(tmp_path / "terminal.png")) > 2_000
+
+
+@pytest.mark.skipif(
+    any(shutil.which(program) is None for program in DESKTOP) or not Path("/usr/share/novnc").is_dir(),
+    reason=f"no desktop on this machine (Debian: {' '.join(DESKTOP).lower()} novnc)",
+)
+def test_a_person_sees_the_desktop(platform: Platform, session: str, page: Page, tmp_path: Path) -> None:
+    with platform.follow(session) as follower:  # what may be missing is offered when the boot is over
+        follower.wait(
+            lambda event: event.type == "agent.boot_step_completed" and event.data["step"] == "desktop",
+            what="the desktop to be offered",
+        )
+    page.open(address(platform, session, "vnc"))
+    page.until("document.documentElement.classList.contains('noVNC_connected')", "noVNC to be connected")
+    size = "[...document.querySelectorAll('canvas')].map(each => [each.width, each.height]).find(([w]) => w > 300)"
+    assert page.until(size, "the desktop's size") == [1920, 1080]
+    # one frame with more than one colour: a window manager draws its bar
+    colours = """(() => {
+        const canvas = [...document.querySelectorAll('canvas')].find(each => each.width > 300)
+        const shown = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height)
+        return new Set(new Uint32Array(shown.data.buffer)).size > 1
+    })()"""
+    page.until(colours, "a frame of the desktop")
+    assert len(page.screenshot(tmp_path / "desktop.png")) > 2_000
