@@ -23,6 +23,25 @@ def platform(model: Model, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     running.stop()
 
 
+@pytest.fixture(autouse=True)
+def _sessions_end(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Every session that a test begins ends with it: an agent that waits takes half a gigabyte, and there are some
+    sixty of them. One that a module's fixture made stays."""
+    if "platform" not in request.fixturenames:
+        yield
+        return
+    platform: Platform = request.getfixturevalue("platform")
+    before = _active(platform)
+    yield
+    for session in _active(platform) - before:
+        platform.request("DELETE", f"/api/sessions/{session}")
+
+
+def _active(platform: Platform) -> set[str]:
+    listed = platform.request("GET", "/api/sessions", params={"limit": 200, "status": "active"}).json()
+    return {session["id"] for session in listed["items"]}
+
+
 @pytest.fixture
 def sample_repo(tmp_path: Path) -> Path:
     """A small git repository on this machine."""
