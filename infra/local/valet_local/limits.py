@@ -89,3 +89,6 @@ be busy.
 
 REQUEST_TIMEOUT = 30.0
 """An answer of the api to the command line."""
+
+COMPILE_TIMEOUT = 60.0
+"""For compiling what sandboxes run, once: 2 to 3 s; longer means that the machine has no time for it."""

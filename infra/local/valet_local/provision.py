@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from valet_local import npm, tools
+from valet_local import bytecode, npm, tools
 from valet_local.errors import ToolError, ToolMissing
 from valet_local.layout import Layout, cache_dir
 from valet_local.tools import Progress, Tools
@@ -17,10 +17,15 @@ def ensure_tools(places: Layout, *, progress: Progress, environment: Mapping[str
     """
     git = tools.find_git()
     rg = tools.find_rg()
+    compiling = bytecode.compiling()
     opencode = _named_opencode(environment) or tools.ensure_opencode(
         places.tools, shared_tools(), fetch=npm.fetch, progress=progress
     )
-    return Tools(opencode=opencode, git=git, rg=rg, bwrap=tools.find_bwrap(), xterm=_terminal_page(places, progress))
+    found = Tools(opencode=opencode, git=git, rg=rg, bwrap=tools.find_bwrap(), xterm=_terminal_page(places, progress))
+    if compiling is not None:
+        progress("Compiling what sandboxes run", 0, 0)
+        bytecode.finish(compiling)
+    return found
 
 
 def _terminal_page(places: Layout, progress: Progress) -> Path | None:
