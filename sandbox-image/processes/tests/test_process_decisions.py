@@ -237,7 +237,7 @@ BAD_JSON = [
     (b'{"command"', Create, BadRequest),
     (b"\xff", Create, BadRequest),
     (b"[]", Create, Unprocessable),
-    (b"{}", Create, Unprocessable),
+    (b"{}", Size, Unprocessable),
     (b'{"command":1}', Create, Unprocessable),
     (b'{"command":"a","arg":[]}', Create, Unprocessable),
     (b'{"rows":1.5,"cols":2}', Size, Unprocessable),

@@ -186,6 +186,7 @@ CANNOT_START = [
     ({"command": "ls", "pty": {"rows": 0, "cols": 80}}, "bad_size", "rows"),
     ({"command": "ls", "pty": {"rows": 24}}, "bad_value", "cols"),
     ({"command": "ls", "shell": True}, "bad_value", "shell"),
+    ({"command": "ls", "argv": ["ls"]}, "bad_value", "either"),
     ({"command": "ls", "env": {"A": 1}}, "bad_value", "str"),
 ]
 
@@ -237,6 +238,13 @@ async def test_every_bad_request_is_a_problem_document_with_its_own_code(process
             assert (response.status, problem["code"]) == (status, code), (method, path)
             assert response.content_type == "application/problem+json"
             assert problem["detail"]
+
+
+async def test_program_and_arguments_may_be_one_list(processes: ProcessesClient):
+    made = await processes.create(argv=["sh", "-c", "exit 3"])
+    assert (made.command, made.args) == ("sh", ["-c", "exit 3"])
+    await ended(processes, made.id)
+    assert (await processes.get(made.id)).exit_code == 3
 
 
 async def test_a_tag_finds_its_process_and_no_two_running_ones_have_it(processes: ProcessesClient):

@@ -39,7 +39,7 @@ class ProcessRoutes:
         ]
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
-        return reply(self._manager.create(requests.decode(await body(request), requests.Create)), status=201)
+        return reply(self._manager.create(requests.creation(await body(request))), status=201)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         wanted = requests.decode_query(dict(request.query), requests.Filter)

@@ -28,8 +28,10 @@ class Size(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 class Create(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Start a program. No shell is involved: for one, ask for `sh` with `-c`."""
 
-    command: str
+    command: str = ""
     args: list[str] = []
+    argv: list[str] = []
+    """Program and arguments in one list, instead of `command` and `args`."""
     cwd: str | None = None
     """Relative to the workspace; the workspace itself where there is none."""
     env: dict[str, str] = {}
@@ -118,6 +120,17 @@ def decode(body: bytes | str, kind: type[T]) -> T:
         raise BadRequest("bad_json", f"The body is to be one JSON object: {error}") from error
 
 
+def creation(body: bytes) -> Create:
+    """A request for a process, its program in `command` and `args` however it was named. Raises `BadRequest`,
+    `Unprocessable`."""
+    request = decode(body, Create)
+    if not request.argv:
+        return request
+    if request.command or request.args:
+        raise Unprocessable("bad_value", "give either argv, or command and args")
+    return msgspec.structs.replace(request, command=request.argv[0], args=request.argv[1:], argv=[])
+
+
 def control(frame: str) -> Control:
     """A text frame of a connected client. Raises `BadRequest`, `Unprocessable`."""
     return cast(Control, decode(frame, cast(type[object], Control)))
@@ -134,7 +147,9 @@ def decode_query(query: dict[str, str], kind: type[T]) -> T:
 def check(request: Create) -> None:
     """Whether it can be tried. Raises `Unprocessable`."""
     if not request.command:
-        raise Unprocessable("bad_value", "command is empty; it names one program, whose arguments go into args")
+        raise Unprocessable(
+            "bad_value", "command is empty; name a program, with its arguments in args, or both in argv"
+        )
     texts = [request.command, *request.args, request.cwd or "", *request.env, *request.env.values()]
     if any("\0" in text for text in texts):
         raise Unprocessable("bad_value", "command, args, cwd and env cannot hold NUL characters")
