@@ -6,6 +6,7 @@ import asyncio
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,11 @@ from valet_runner.testing import Broker, Ledger, Portal, Runner
 from valet_service import credentials
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_BELOW_TMP = [
+    path for path in dict.fromkeys((str(Path(__file__).parents[3]), sys.base_prefix, sys.prefix)) if path[:5] == "/tmp/"
+]
+"""Of what the sandbox runs: where somebody tries a checkout in /tmp, which the sandbox has anew."""
 
 LOOK = r"""
 import glob, json, os, re, socket, urllib.request
@@ -154,7 +160,8 @@ def boxed(bwrap: str, strict: Strict, new_spec: Callable[[], RunnerSpec], folder
     inside = (
         *(bwrap, "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--cap-drop", "ALL"),
         *("--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
-        *("--tmpfs", "/tmp", "--bind", str(own), str(own), "--ro-bind", spec.opencode, spec.opencode),
+        *("--tmpfs", "/tmp", *(part for path in _BELOW_TMP for part in ("--ro-bind", path, path))),
+        *("--bind", str(own), str(own), "--ro-bind", spec.opencode, spec.opencode),
         *("--setenv", "VALET_DESKTOP", "off", "--chdir", spec.home, "--"),
     )
     runner = Runner(spec, folder / "outside", inside=inside)

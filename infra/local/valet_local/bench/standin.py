@@ -10,6 +10,7 @@ first line naming the Python to run it, and so it imports nothing of Valet's. A 
 """
 
 import asyncio
+import base64
 import json
 import os
 import signal
@@ -26,7 +27,8 @@ LEAD = 0.5
 class Standin:
     """One conversation and whoever listens to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, password: str) -> None:
+        self.admitted = "authorization: basic " + base64.b64encode(f"opencode:{password}".encode()).decode()
         self.listeners: set[asyncio.StreamWriter] = set()
         self.messages: list[dict[str, object]] = []
         self.busy = False
@@ -117,6 +119,9 @@ class Standin:
                     if line.startswith("content-length:"):
                         length = int(line.partition(":")[2])
                 body = await reader.readexactly(length)
+                if not any(line[:21].lower() + line[21:] == self.admitted for line in head.split("\r\n")):
+                    writer.write(b"HTTP/1.1 401 X\r\ncontent-length: 0\r\n\r\n")
+                    continue
                 if path == "/event":
                     writer.write(
                         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
@@ -140,7 +145,7 @@ class Standin:
 
 async def main() -> None:
     """`opencode serve …`: until SIGTERM."""
-    standin = Standin()
+    standin = Standin(password=sys.stdin.readline().strip())
     server = await asyncio.start_server(standin.serve, "127.0.0.1", 0)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
