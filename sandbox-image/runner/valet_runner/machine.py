@@ -179,6 +179,7 @@ class Machine:
         def prepare() -> optional_services.Recipe:
             if removed := optional_services.clean(name, home=self._spec.home):
                 _log.info("stale_locks_removed", files=[str(path) for path in removed])
+            optional_services.settle(name, home=self._spec.home)
             return optional_services.recipe(
                 name,
                 find=self._find,

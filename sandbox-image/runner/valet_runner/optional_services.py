@@ -1,5 +1,5 @@
 """What a sandbox may have beside the agent: an editor, a desktop, a terminal of the machine's own. Which programs each
-is made of. Pure, but for `clean`.
+is made of. Pure, but for `clean` and `settle`.
 
 Commands and start-up times were measured with code-server 4.139, Xvfb 21.1, x11vnc 0.9.16, websockify 0.10, noVNC 1.3.
 """
@@ -18,7 +18,7 @@ STEPS: dict[Name, str] = {"vscode": "vscode", "vnc": "desktop", "ttyd": "termina
 """The step of the boot in which each is looked for."""
 
 PORTS: dict[Name, int] = {"vscode": 8765, "vnc": 6080, "ttyd": 7681}
-"""Where each is found inside the sandbox (specs/sandbox-runtime.md, Port Map); another where somebody else is there."""
+"""Where each is found inside the sandbox; another where somebody else is there."""
 
 _NEEDS: dict[Name, tuple[str, ...]] = {
     "vscode": ("code-server",),
@@ -79,7 +79,7 @@ def recipe(
             screen = ("-screen", "0", "1920x1080x24", "-nolisten", "tcp")
             programs = [
                 Program(command=(path("Xvfb"), f":{_DISPLAY}", *screen), listens=f"/tmp/.X11-unix/X{_DISPLAY}"),
-                Program(command=(path("fluxbox"), "-display", f":{_DISPLAY}")),
+                Program(command=(path("fluxbox"), "-display", f":{_DISPLAY}", "-rc", str(_desktop(home) / "init"))),
                 Program(
                     command=(
                         *(path("x11vnc"), "-display", f":{_DISPLAY}", "-rfbport", str(vnc), "-localhost"),
@@ -102,6 +102,18 @@ def recipe(
                 )
             ]
     return Recipe(name=name, programs=tuple(programs), port=port)
+
+
+def settle(name: Name, *, home: str) -> None:
+    """Write what a service reads at its start and would miss."""
+    if name == "vnc":
+        folder = _desktop(home)
+        folder.mkdir(parents=True, exist_ok=True)
+        # its usual style wants a wallpaper, and says in a window of its own that no program is there to draw one
+        (folder / "overlay").write_text("background: none\n")
+        (folder / "init").write_text(
+            f"session.styleOverlay: {folder / 'overlay'}\nsession.menuFile: /etc/X11/fluxbox/fluxbox-menu\n"
+        )
 
 
 def clean(name: Name, *, home: str, tmp: Path = Path("/tmp")) -> list[Path]:
@@ -132,6 +144,10 @@ def _held(lock: Path) -> bool:
     except (OSError, ValueError) as error:
         return isinstance(error, PermissionError)
     return True
+
+
+def _desktop(home: str) -> Path:
+    return Path(home) / ".valet" / "desktop"
 
 
 def _editor(home: str) -> Path:
