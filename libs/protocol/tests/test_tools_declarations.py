@@ -43,7 +43,7 @@ POST /api/tunnels
 DELETE /api/tunnels/:name
 GET /api/tunnels
 """
-"""specs/sandbox-runtime.md, Internal API Endpoints and Tunnel System."""
+"""The internal API of the specification, verb by verb."""
 
 
 def shape(route: str) -> str:

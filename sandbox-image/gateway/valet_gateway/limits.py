@@ -3,7 +3,7 @@
 # -- who comes
 
 COOKIE_SECONDS = 900
-"""How long a cookie opens what its token opened (specs/sandbox-runtime.md, Authentication Flow)."""
+"""How long a cookie opens what its token opened."""
 
 COOKIES_TRIED = 8
 """Cookies of our names looked at in one request: a browser sends two or three, more are somebody's attempts."""

@@ -27,6 +27,8 @@ _NEEDS: dict[Name, tuple[str, ...]] = {
 }
 _DISPLAY = 99
 _NOVNC = "/usr/share/novnc"
+_STYLE = "/usr/share/fluxbox/styles/bora_black"
+"""One of fluxbox's own, with a plain background."""
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,10 +112,7 @@ def settle(name: Name, *, home: str) -> None:
         folder = _desktop(home)
         folder.mkdir(parents=True, exist_ok=True)
         # its usual style wants a wallpaper, and says in a window of its own that no program is there to draw one
-        (folder / "overlay").write_text("background: none\n")
-        (folder / "init").write_text(
-            f"session.styleOverlay: {folder / 'overlay'}\nsession.menuFile: /etc/X11/fluxbox/fluxbox-menu\n"
-        )
+        (folder / "init").write_text(f"session.styleFile: {_STYLE}\nsession.menuFile: /etc/X11/fluxbox/fluxbox-menu\n")
 
 
 def clean(name: Name, *, home: str, tmp: Path = Path("/tmp")) -> list[Path]:
