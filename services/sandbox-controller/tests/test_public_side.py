@@ -206,6 +206,35 @@ async def test_connections_beyond_the_limit_are_refused_and_the_others_stay(
     held[1][1].close()
 
 
+async def test_a_port_that_is_opened_during_a_look_stays(
+    run_dir: Path, quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug class: what was seen before is held against what came after."""
+    seen, opened = asyncio.Event(), asyncio.Event()
+
+    async def look(function: Callable[[Path], frozenset[str]], path: Path) -> frozenset[str]:
+        found = function(path)
+        seen.set()
+        await opened.wait()
+        return found
+
+    monkeypatch.setattr("valet_sandbox_controller.portal.public_side.asyncio.to_thread", look)
+    side = PublicSide(gateways(run_dir), KnownPorts(run_dir / "ports.json"), Address())
+    keeping = asyncio.create_task(side.keep())
+    await seen.wait()
+    parts = urlsplit(await url_of(side, await Gateway(run_dir).start()))
+    reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+    opened.set()
+    for _ in range(2):  # looks that began after it was opened
+        seen.clear()
+        await seen.wait()
+    writer.write(b"hello\n")
+    assert await asyncio.wait_for(reader.readline(), 5) == b"one: hello\n"
+    writer.close()
+    await tasks.end(keeping)
+    side.close()
+
+
 async def test_a_link_in_the_sockets_place_is_not_followed(run_dir: Path) -> None:
     gateway = await Gateway(run_dir).start()
     (await gateway_dial.dial(gateway.folder)).transport.abort()

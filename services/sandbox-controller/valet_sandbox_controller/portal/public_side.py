@@ -66,9 +66,10 @@ class PublicSide:
     async def keep(self) -> None:
         """Open what was open before, close what has no sandbox any more; without end."""
         while True:
+            looked_at = tuple(self._open)  # what is opened during the look is newer than what it sees
             running = await asyncio.to_thread(_folders, self._gateways)
             async with self._lock:
-                for session_id in [each for each in self._open if each not in running]:
+                for session_id in [each for each in looked_at if each not in running]:
                     _log.info("public_side_closed", session=session_id, port=self._open[session_id].number)
                     self._open.pop(session_id).close()
                 for session_id in self._ports.sessions():
