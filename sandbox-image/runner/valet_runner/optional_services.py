@@ -81,7 +81,7 @@ def recipe(
             screen = ("-screen", "0", "1920x1080x24", "-nolisten", "tcp")
             programs = [
                 Program(command=(path("Xvfb"), f":{_DISPLAY}", *screen), listens=f"/tmp/.X11-unix/X{_DISPLAY}"),
-                Program(command=(path("fluxbox"), "-display", f":{_DISPLAY}", "-rc", str(_desktop(home) / "init"))),
+                Program(command=(path("fluxbox"), "-display", f":{_DISPLAY}")),
                 Program(
                     command=(
                         *(path("x11vnc"), "-display", f":{_DISPLAY}", "-rfbport", str(vnc), "-localhost"),
@@ -107,12 +107,13 @@ def recipe(
 
 
 def settle(name: Name, *, home: str) -> None:
-    """Write what a service reads at its start and would miss."""
-    if name == "vnc":
-        folder = _desktop(home)
-        folder.mkdir(parents=True, exist_ok=True)
-        # its usual style wants a wallpaper, and says in a window of its own that no program is there to draw one
-        (folder / "init").write_text(f"session.styleFile: {_STYLE}\nsession.menuFile: /etc/X11/fluxbox/fluxbox-menu\n")
+    """Write what a service reads at its start and would miss; what is there stays."""
+    settings = _desktop(home) / "init"
+    if name == "vnc" and not settings.exists():
+        # its usual style wants a wallpaper, and says in a window of its own that no program is there to draw one; and
+        # where it has no folder of its own yet, it puts that style into any other file it is given (measured)
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(f"session.styleFile: {_STYLE}\nsession.menuFile: /etc/X11/fluxbox/fluxbox-menu\n")
 
 
 def clean(name: Name, *, home: str, tmp: Path = Path("/tmp")) -> list[Path]:
@@ -146,7 +147,7 @@ def _held(lock: Path) -> bool:
 
 
 def _desktop(home: str) -> Path:
-    return Path(home) / ".valet" / "desktop"
+    return Path(home) / ".fluxbox"
 
 
 def _editor(home: str) -> Path:
