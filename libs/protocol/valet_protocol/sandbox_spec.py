@@ -3,7 +3,12 @@
 A file rather than environment variables: the agent's shell commands inherit the environment of OpenCode.
 """
 
+from typing import Literal
+
 import msgspec
+
+Desktop = Literal["first-use", "boot", "off"]
+"""When a sandbox's desktop is started: at its first visitor, after the boot, never."""
 
 RUNNER_SPEC_PATH = "/run/valet/runner.json"
 """Where the sandbox controller puts it and the runner looks, unless `VALET_RUNNER_SPEC` names another file."""
@@ -20,6 +25,8 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens."""
     reasoning: bool = False
     tool_call: bool = True
+    images: bool = False
+    """Whether it takes images: the agent is then shown what its tools show people."""
     cost_input: float = 0.0
     """US dollars per million tokens."""
     cost_output: float = 0.0
@@ -114,5 +121,7 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """See `GatewaySpec.xterm_dir`."""
     orchestrator: bool = False
     """Whether the session's agent directs others: it is not offered the tools that end or report a child."""
+    desktop: Desktop = "first-use"
+    """When the desktop is started, where the machine has one."""
     persona: dict[str, str] = {}
     """Files for the agent's persona folder, by name; shown to it as instructions, in the order of their names."""

@@ -22,6 +22,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 Isolation = Literal["bwrap", "none"]
 Network = Literal["open", "none"]
+Desktop = Literal["first-use", "boot", "off"]
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -90,12 +91,16 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Processor time, in cores; applied where control groups are writable."""
     pids: int = 512
     """Most processes and threads at once."""
+    desktop: Desktop = "first-use"
+    """When a sandbox's desktop is started, where the machine has one: `first-use`, `boot` or `off`."""
     question_timeout_seconds: float = 300.0
     """How long a question of the agent waits for a person before its default is taken."""
     public_host: str | None = None
     """The name by which browsers elsewhere reach this machine. None: a sandbox's terminal, desktop and tunnels are
     opened on this machine only.
     """
+    public_ports: str | None = None
+    """The ports sandboxes are reached at, `first-last`, e.g. `20000-20063`. None: any that is free."""
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -141,7 +141,7 @@ def strict(folder: Path) -> Iterator[Strict]:
 @pytest.fixture
 def boxed(bwrap: str, strict: Strict, new_spec: Callable[[], RunnerSpec], folder: Path) -> Iterator[Runner]:
     """A runner in a bubblewrap, with every secret there is; the agent's script is in its workspace."""
-    spec = new_spec()
+    spec = msgspec.structs.replace(new_spec(), desktop="off")
     own = folder / spec.session_id
     spec = msgspec.structs.replace(
         spec,
@@ -162,7 +162,7 @@ def boxed(bwrap: str, strict: Strict, new_spec: Callable[[], RunnerSpec], folder
         *("--die-with-parent", "--new-session", "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev"),
         *("--tmpfs", "/tmp", *(part for path in _BELOW_TMP for part in ("--ro-bind", path, path))),
         *("--bind", str(own), str(own), "--ro-bind", spec.opencode, spec.opencode),
-        *("--setenv", "VALET_DESKTOP", "off", "--chdir", spec.home, "--"),
+        *("--chdir", spec.home, "--"),
     )
     runner = Runner(spec, folder / "outside", inside=inside)
     yield runner

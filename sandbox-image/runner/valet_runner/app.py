@@ -97,7 +97,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         steps = BootSteps(time.monotonic)
         relay_port, nats_url = await _relays(spec, stack)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="valet-", ignore_cleanup_errors=True)))
-        machine = Machine(spec, relay_port=relay_port, desktop=config.desktop(), folder=folder, steps=steps)
+        machine = Machine(spec, relay_port=relay_port, folder=folder, steps=steps)
         process = OpencodeProcess(spec, machine.around, reachable=machine.opencode)
         running = [asyncio.create_task(process.run()), asyncio.create_task(machine.run())]
         stack.push_async_callback(_end, running)

@@ -5,7 +5,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import BinaryIO, Literal, cast, get_args
+from typing import BinaryIO
 
 import msgspec
 from valet_protocol.sandbox_spec import RUNNER_SPEC_PATH, RunnerSpec
@@ -14,8 +14,6 @@ from valet_runner.errors import BadSpec
 
 STANDARD_INPUT = "-"
 """Instead of a file's name."""
-
-Desktop = Literal["first-use", "boot", "off"]
 
 
 def load(environ: Mapping[str, str] = os.environ, stdin: BinaryIO | None = None) -> RunnerSpec:
@@ -35,12 +33,6 @@ def load(environ: Mapping[str, str] = os.environ, stdin: BinaryIO | None = None)
     with contextlib.suppress(OSError):  # a mount, or a folder that is read-only
         path.unlink()
     return spec
-
-
-def desktop(environ: Mapping[str, str] = os.environ) -> Desktop:
-    """When the desktop is started, by `VALET_DESKTOP`; anything unknown is the usual, `first-use`."""
-    named = environ.get("VALET_DESKTOP", "")
-    return cast(Desktop, named) if named in get_args(Desktop) else "first-use"
 
 
 def _decode(content: bytes, where: str) -> RunnerSpec:

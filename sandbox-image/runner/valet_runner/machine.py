@@ -17,7 +17,7 @@ import msgspec
 from valet_protocol.sandbox_spec import GatewaySpec, ProcessesSpec, RunnerSpec
 from valet_service import logs
 
-from valet_runner import config, limits, on_demand, opencode_config, optional_services, persona, supervised
+from valet_runner import limits, on_demand, opencode_config, optional_services, persona, supervised
 from valet_runner.boot_steps import BootSteps
 from valet_runner.errors import OpencodeRefused, OpencodeUnavailable, ServiceUnavailable
 from valet_runner.gateway_control import GatewayControl
@@ -42,11 +42,9 @@ class Machine:
     """What is beside OpenCode. `run()` is its life; `ready` is set when the boot is over, and what is optional may
     start."""
 
-    def __init__(
-        self, spec: RunnerSpec, *, relay_port: int | None, desktop: config.Desktop, folder: Path, steps: BootSteps
-    ) -> None:
+    def __init__(self, spec: RunnerSpec, *, relay_port: int | None, folder: Path, steps: BootSteps) -> None:
         self._spec = spec
-        self._desktop = desktop
+        self._desktop = spec.desktop
         self._steps = steps
         self._home = Path(spec.home)
         token = secrets.token_urlsafe(24)
@@ -57,7 +55,7 @@ class Machine:
         self.around = Surroundings(
             relay_port=relay_port,
             tools=tools if self.wanted else None,
-            display=optional_services.display(self._find) if self.wanted and desktop != "off" else None,
+            display=optional_services.display(self._find) if self.wanted and spec.desktop != "off" else None,
             instructions=persona.paths(spec),
         )
         self._environment = opencode_config.agent_environment(spec, self.around)
@@ -167,7 +165,7 @@ class Machine:
         began = time.monotonic()
         missing = optional_services.missing(name, self._find)
         if name == "vnc" and self._desktop == "off":
-            self._steps.absent(STEPS[name], "switched off by VALET_DESKTOP")
+            self._steps.absent(STEPS[name], "switched off by [sandbox] desktop")
             return
         if missing:
             if name == "ttyd" and self._spec.xterm_dir:

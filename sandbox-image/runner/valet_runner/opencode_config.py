@@ -168,7 +168,10 @@ def _provider(provider: ProviderSpec, relay_port: int) -> dict[str, object]:
 
 
 def _model(model: ModelSpec) -> dict[str, object]:
+    # OpenCode takes pictures out of what it sends to a model of unknown abilities (1.18.33)
+    takes = {"modalities": {"input": ["text", "image"], "output": ["text"]}, "attachment": True} if model.images else {}
     return {
+        **takes,
         "name": model.name or model.id,
         "limit": {"context": model.context, "output": model.output},
         "tool_call": model.tool_call,

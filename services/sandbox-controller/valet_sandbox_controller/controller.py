@@ -194,6 +194,7 @@ class Controller:
                 entropy=self._entropy(32),
                 now=self._now_ms() // 1000,
                 orchestrator=orchestrator,
+                desktop=sandbox.desktop,
             ),
             source=source,
             limits=Limits(memory_mb=sandbox.memory_mb, cpus=sandbox.cpus, pids=sandbox.pids),

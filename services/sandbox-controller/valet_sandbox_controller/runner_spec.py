@@ -24,6 +24,7 @@ def build(
     entropy: bytes,
     now: int,
     orchestrator: bool = False,
+    desktop: config_file.Desktop = "first-use",
 ) -> bytes:
     """JSON of the `RunnerSpec`. `now` is seconds since 1970, `entropy` 32 random bytes."""
     expires = now + limits.TOKEN_TTL
@@ -60,6 +61,7 @@ def build(
             gateway_port=places.gateway_port,
             xterm_dir=places.xterm_dir,
             orchestrator=orchestrator,
+            desktop=desktop,
         )
     )
 
@@ -81,6 +83,7 @@ def _provider(provider: config_file.Provider) -> ProviderSpec:
                 output=model.output,
                 reasoning=model.reasoning,
                 tool_call=model.tools,
+                images=model.images,
                 cost_input=model.cost.input if model.cost else 0.0,
                 cost_output=model.cost.output if model.cost else 0.0,
             )
