@@ -88,12 +88,18 @@ def test_each_service_has_its_own_credentials_and_only_api_the_token() -> None:
 
 def test_the_smallest_services_are_one_process_that_finds_the_credentials_of_each() -> None:
     spec = _by_name()["knowledge+automation"]
-    assert spec.command[1:] == ("-m", "valet_service.host", "knowledge=valet_knowledge", "automation=valet_automation")
+    assert spec.command[1:] == (
+        "-P",
+        "-m",
+        "valet_service.host",
+        "knowledge=valet_knowledge",
+        "automation=valet_automation",
+    )
     assert spec.environment["VALET_NATS_CREDS"] == "/d/keys/creds"
     assert spec.after == ("nats", "postgres")
 
 
 def test_one_of_them_by_itself_is_a_process_like_any_other() -> None:
     *_, spec = plan.build(FACTS, INHERITED, [("automation", "valet_automation")])
-    assert (spec.name, spec.command[1:]) == ("automation", ("-m", "valet_automation"))
+    assert (spec.name, spec.command[1:]) == ("automation", ("-P", "-m", "valet_automation"))
     assert spec.environment["VALET_NATS_CREDS"] == "/d/keys/creds/automation.creds"

@@ -39,7 +39,7 @@ def main(arguments: list[str], environment: Mapping[str, str] = os.environ) -> N
         raise SystemExit(f"error: {error}") from None
     own = masked(environment, config.key_variables(found.config), config.object_variables(found.config), service)
     note_readiness(READY, _CHANNEL)
-    os.execve(sys.executable, [sys.executable, "-m", modules[service]], {**own, "NOTIFY_SOCKET": _CHANNEL})
+    os.execve(sys.executable, [sys.executable, "-P", "-m", modules[service]], {**own, "NOTIFY_SOCKET": _CHANNEL})
 
 
 def note_readiness(file: Path, channel: str) -> None:

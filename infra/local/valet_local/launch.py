@@ -49,7 +49,7 @@ class Platform:
 
 def command(options: Options, *, with_parent: bool) -> list[str]:
     """The command that is a platform with these options."""
-    words = [sys.executable, "-m", "valet_local.platform", "--data-dir", str(options.data_dir)]
+    words = [sys.executable, "-P", "-m", "valet_local.platform", "--data-dir", str(options.data_dir)]
     words += ["--host", options.host, "--port", str(options.port), "--log-level", options.log_level]
     words += ["--config", str(options.config)] if options.config else []
     words += ["--isolation", options.isolation] if options.isolation else []

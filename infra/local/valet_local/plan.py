@@ -52,6 +52,8 @@ class ProcessSpec(msgspec.Struct, frozen=True, kw_only=True):
     readiness: Readiness = "notify"
     """`notify`: it sends READY=1 to $NOTIFY_SOCKET. `probe`: the supervisor is given a way to look."""
     stop_signal: signal.Signals = signal.SIGTERM
+    orphan_signal: signal.Signals | None = None
+    """What the kernel ends it with when the supervisor dies (Linux); none: `stop_signal`."""
     rank: Rank = "service"
     """Services stop first, the servers they use after them."""
 
@@ -123,14 +125,16 @@ def _process(facts: Facts, inherited: Mapping[str, str], members: Sequence[tuple
     if not others:
         return ProcessSpec(
             name=service,
-            command=(facts.python, "-m", module),
+            command=(facts.python, "-P", "-m", module),
             environment=service_environment(facts, inherited, service),
+            # told to stop, it ends its sandboxes; a supervisor that was killed is to find them at work again
+            orphan_signal=signal.SIGKILL if service == "sandbox-controller" else None,
             after=_AFTER.get(service, ("nats", "postgres")),
         )
     pairs = (f"{name}={module}" for name, module in members)
     return ProcessSpec(
         name="+".join(name for name, _ in members),
-        command=(facts.python, "-m", "valet_service.host", *pairs),
+        command=(facts.python, "-P", "-m", "valet_service.host", *pairs),
         environment={
             **service_environment(facts, inherited, service),
             # each takes its own from there

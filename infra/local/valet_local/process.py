@@ -35,7 +35,7 @@ class Process:
             stderr=log,
             env={**spec.environment, **extra},
             start_new_session=True,
-            preexec_fn=_die_with(os.getpid(), spec.stop_signal),
+            preexec_fn=_die_with(os.getpid(), spec.orphan_signal or spec.stop_signal),
         )
         return cls(child)
 

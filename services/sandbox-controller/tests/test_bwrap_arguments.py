@@ -47,6 +47,15 @@ def test_only_what_is_said_to_be_writable_is() -> None:
     assert "/usr" in _after(line, "--ro-bind")
 
 
+def test_what_is_not_bound_cannot_be_written_either() -> None:
+    line = arguments(BOX)
+    remounted = line.index("--remount-ro")
+    assert line[remounted + 1] == "/"
+    assert remounted > max(
+        at for at, word in enumerate(line) if word in ("--bind", "--ro-bind", "--symlink", "--tmpfs")
+    )
+
+
 def test_the_command_comes_last_behind_a_separator() -> None:
     assert arguments(BOX)[-4:] == ["--", "python", "-m", "valet_runner"]
 

@@ -81,9 +81,12 @@ def arguments(box: Box) -> list[str]:
     line += KERNEL
     if box.tmp_bytes is not None:
         line += ["--size", str(box.tmp_bytes)]
-    line += ["--tmpfs", "/tmp"]
+    line += ["--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp"]
     for bind in box.binds:
         line += ["--bind" if bind.writable else "--ro-bind", bind.source, bind.target]
+    # what is not bound is a file system of the sandbox's own: an agent could write /etc/ld.so.preload there, and read what
+    # the programs are told that the runner starts later (measured)
+    line += ["--remount-ro", "/"]
     for option, descriptor in (
         ("--info-fd", box.info_fd),
         ("--json-status-fd", box.status_fd),
