@@ -31,14 +31,16 @@ export TMPDIR="${TMPDIR:-/tmp}" LANG="${LANG:-C.UTF-8}"
 # no core dumps: they would hold what the processes' memory does
 ulimit -c 0
 
-# A snapshot holds the locks of what ran when it was taken, and no process of this container is older than this one.
+# A snapshot holds the locks of what ran when it was taken, and no process of this container is older than this one. Every
+# life of OpenCode also leaves the library it unpacked (5 MB), and of the editor its sockets.
 rm -f /tmp/.X[0-9]*-lock /tmp/.X11-unix/X[0-9]* 2>/dev/null || true
 mkdir -p /tmp/.X11-unix && chmod 1777 /tmp/.X11-unix 2>/dev/null || true
-rm -rf "$TMPDIR"/valet-???????? 2>/dev/null || true
+rm -rf "$TMPDIR"/valet-???????? "$TMPDIR"/vscode-*.sock "$TMPDIR"/.[0-9a-f]*-[0-9]*.so 2>/dev/null || true
 
 # As process 1, tini takes in and reaps what loses its parent and passes SIGTERM on; under another init it only passes
 # signals on. A SIGTERM ends the runner in order: what it has to say is stored, everything it started ends.
-runner=(python -m valet_runner)
+# without the working folder and the agent's own packages on its path
+runner=(python -P -s -m valet_runner)
 if [[ $$ -eq 1 ]]; then
     exec tini -- "${runner[@]}"
 fi

@@ -68,8 +68,11 @@ def test_readiness_is_looked_for_where_the_service_s_launcher_notes_it(services:
         assert services[name]["init"] is True
 
 
-def test_only_the_api_is_published_and_only_to_this_machine(services: dict[str, dict[str, Any]]) -> None:
-    assert {name for name, service in services.items() if "ports" in service} == {"api"}
+def test_only_the_api_and_the_ways_into_sandboxes_are_published_and_only_to_this_machine(
+    services: dict[str, dict[str, Any]],
+) -> None:
+    assert {name for name, service in services.items() if "ports" in service} == {"api", "portal"}
+    assert all(port.startswith("${VALET_ADDRESS:-127.0.0.1}:") for port in services["portal"]["ports"])
     assert services["api"]["ports"] == ["${VALET_ADDRESS:-127.0.0.1}:${VALET_PORT:-8700}:8700"]
     assert services["api"]["environment"]["VALET_API_PORT"] == "8700"
 
