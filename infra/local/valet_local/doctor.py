@@ -5,6 +5,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,21 @@ from valet_local.assembly import DEFAULT_PORT
 from valet_local.errors import LocalError, NoIsolation
 from valet_local.layout import Layout
 from valet_local.provision import shared_tools
+
+_PARTS = (
+    (
+        "Editor",
+        ("code-server",),
+        "To have VS Code in sandboxes, install code-server (https://coder.com/docs/code-server)",
+    ),
+    (
+        "Desktop",
+        ("Xvfb", "fluxbox", "x11vnc", "websockify"),
+        "To have a desktop in sandboxes: apt-get install xvfb fluxbox x11vnc novnc websockify",
+    ),
+    ("Terminal", ("ttyd",), ""),
+)
+"""Parts of a sandbox that are optional, their programs, and how to get them; nothing where one of ours is there too."""
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +54,7 @@ def examine(places: Layout, *, config_path: Path | None = None) -> Iterable[Find
         _git,
         _ripgrep,
         _bubblewrap,
+        *(partial(_part, *each) for each in _PARTS),
         lambda: _disk(places),
         lambda: _port(places),
         _nats,
@@ -82,6 +99,18 @@ def _bubblewrap() -> Finding:
     except NoIsolation as error:
         return Finding(name="bubblewrap", ok=False, detail=error.reason, remedy=error.remedy)
     return Finding(name="bubblewrap", ok=True, detail=f"makes sandboxes ({path})")
+
+
+def _part(name: str, programs: tuple[str, ...], remedy: str) -> Finding:
+    """A part of a sandbox that is there where the machine has its programs."""
+    missing = [program for program in programs if shutil.which(program) is None]
+    if not missing:
+        return Finding(
+            name=name, ok=True, needed=False, detail=", ".join(shutil.which(each) or "" for each in programs)
+        )
+    if not remedy:
+        return Finding(name=name, ok=True, needed=False, detail="Valet's own")
+    return Finding(name=name, ok=False, needed=False, detail=f"missing: {', '.join(missing)}", remedy=remedy)
 
 
 def _disk(places: Layout) -> Finding:

@@ -52,6 +52,15 @@ def test_an_empty_file_is_the_defaults() -> None:
         ('[sandbox]\nisolation = "docker"\n', 2, "docker"),
         ("[sandbox]\npids = 1\n", 2, "the least is 32"),
         ('[sandbox]\npublic_host = "http://x:1"\n', 2, "without http://"),
+        ('[sandbox]\npublic_ports = "20000"\n', 2, "write two of them, such as 20000-20063"),
+        ('[sandbox]\n\npublic_ports = "80-90"\n', 3, "the first port is at least 1024"),
+        ('[sandbox]\npublic_ports = "20010-20000"\n', 2, "not before it"),
+        ('[sandbox]\npublic_ports = "65000-65536"\n', 2, "at most 65535"),
+        ("[sandbox]\npublic_ports = 20000\n", 2, "expected str"),
+        ('[sandbox]\npublic_ports = "2000-2001"\npublic_url = "https://v.example"\n', 3, "needs {port} once"),
+        ('[sandbox]\npublic_ports = "2000-2001"\npublic_url = "https://v.example/{port}"\n', 3, "no path"),
+        ('[sandbox]\npublic_ports = "2000-2001"\npublic_url = "{port}.v.example"\n', 3, "not an http or https URL"),
+        ('[sandbox]\npublic_url = "https://{port}.v.example"\n', 2, "needs public_ports as well"),
         ("sandbox = 3\n", 1, "sandbox"),
         ("providers = 3\n", 1, "providers must be a table"),
         ('[providers.a]\nbase_url = "localhost:80"\nmodels = ["m"]\n', 2, "is not an http or https URL"),
@@ -99,6 +108,14 @@ def test_a_wrong_file_is_refused_with_the_line_and_the_reason(text: str, line: i
     assert caught.value.line == line, str(caught.value)
     assert words in str(caught.value)
     assert str(caught.value).startswith(f"my.toml:{line}: ")
+
+
+def test_ports_go_from_the_first_to_the_last() -> None:
+    text = '[sandbox]\npublic_ports = "20000 - 20001"\npublic_url = "https://{port}.valet.example.org"\n'
+    sandbox = config_file.parse(text).sandbox
+    assert list(config_file.port_range(sandbox.public_ports or "")) == [20000, 20001]
+    assert list(config_file.port_range("1024-1024")) == [1024]
+    assert config_file.parse(text.replace("{port}.valet", "valet").replace(".org", ".org:{port}")).sandbox.public_url
 
 
 def test_a_pasted_key_is_refused_and_not_repeated() -> None:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from nats.aio.client import Client
-from valet_service import limits
+from valet_service import broker, limits
 from valet_service.errors import ObjectNotFound, ObjectStoreUnavailable
 from valet_service.jetstream_objects import BUCKET, STREAM, JetStreamObjects
 from valet_service.testing import BrokerProcess
@@ -105,3 +105,54 @@ async def test_damage_is_noticed(nc: Client) -> None:
     with pytest.raises(ObjectStoreUnavailable, match="damaged"):
         async for _ in store.get("a"):
             pass
+
+
+async def _cut_put(nc: Client, url: str) -> None:
+    """Chunks of an object whose writer was killed before it could say that they are one."""
+    other = await broker.connect(url, name="cut", reconnect=False)
+    wait = asyncio.Event()
+    putting = asyncio.create_task(JetStreamObjects(other).put("cut", _content(3 * CHUNK, wait), limit=1 << 30))
+    before = await _stored_messages(nc)
+    async with asyncio.timeout(20):
+        while await _stored_messages(nc) < before + 3:  # noqa: ASYNC110 - another process stores them
+            await asyncio.sleep(0.01)
+    await broker.close(other)
+    putting.cancel()
+    await asyncio.gather(putting, return_exceptions=True)
+
+
+async def test_what_a_crash_has_left_is_swept_and_nothing_else(
+    nc: Client, server: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = JetStreamObjects(nc)
+    assert await store.sweep() == 0  # there is no bucket yet
+    for number in range(5):  # with batches of two: several requests
+        await store.put(f"kept/{number}", _content(2 * CHUNK), limit=1 << 30)
+    await store.put("empty", _content(0), limit=1)
+    monkeypatch.setattr(limits, "PULL_BATCH", 2)
+    await _cut_put(nc, server.url)
+    server.kill()
+    server.start()
+    assert len(await store.list("kept/")) == 5  # the broker is back
+    wait = asyncio.Event()
+    under_way = asyncio.create_task(store.put("new", _content(3 * CHUNK, wait), limit=1 << 30))
+    async with asyncio.timeout(20):
+        while await _stored_messages(nc) < 5 * 3 + 1 + 3 + 3:  # noqa: ASYNC110 - another process stores them
+            await asyncio.sleep(0.01)
+    assert await store.sweep() == 0  # none is old enough
+    monkeypatch.setattr("valet_service.jetstream_objects.SLOW_PUT", 0.0)
+    monkeypatch.setattr("valet_service.jetstream_objects.LEFT_BEHIND", -1.0)
+    assert await store.sweep() == 2
+    wait.set()
+    # the one under way was swept as well, at an age at which nothing is under way: it must not become half an object
+    with pytest.raises(ObjectStoreUnavailable, match="so slowly"):
+        await asyncio.wait_for(under_way, 30)
+    assert await store.list("kept/") == tuple(f"kept/{number}" for number in range(5))
+    assert [len(b"".join([chunk async for chunk in store.get(f"kept/{number}")])) for number in range(5)] == [
+        2 * CHUNK
+    ] * 5
+    with pytest.raises(ObjectNotFound):
+        await store.stat("new")
+    assert await store.sweep() == 0
+    assert await _stored_messages(nc) == 5 * 3 + 1
+    assert (await store.put("new", _content(3 * CHUNK), limit=1 << 30)).bytes == 3 * CHUNK

@@ -19,6 +19,10 @@ _PROVIDER_ID = re.compile(r"[a-z0-9][a-z0-9-]*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,251}[A-Za-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PORTS = re.compile(r"(\d{1,5})\s*-\s*(\d{1,5})")
+
+PORTS = (1024, 65535)
+"""Ports that a program may take that is not the system's."""
 
 Isolation = Literal["bwrap", "none"]
 Network = Literal["open", "none"]
@@ -101,6 +105,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
     public_ports: str | None = None
     """The ports sandboxes are reached at, `first-last`, e.g. `20000-20063`. None: any that is free."""
+    public_url: str | None = None
+    """How browsers reach such a port through a proxy with TLS, e.g. `https://{port}.valet.example.org`. None: by
+    `public_host` and the port itself.
+    """
 
 
 class Objects(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -216,6 +224,19 @@ def model_list_path(data_dir: Path, provider_id: str) -> Path:
     return data_dir / "cache" / "models" / f"{provider_id}.json"
 
 
+def port_range(text: str) -> range:
+    """The ports of `first-last`, both included. Raises `ValueError` with words for who wrote it."""
+    found = _PORTS.fullmatch(text.strip())
+    if found is None:
+        raise ValueError(f"{text!r} is not a range of ports; write two of them, such as 20000-20063")
+    first, last = int(found[1]), int(found[2])
+    if not PORTS[0] <= first <= last <= PORTS[1]:
+        raise ValueError(
+            f"{text!r}: the first port is at least {PORTS[0]}, the last one at most {PORTS[1]}, not before it"
+        )
+    return range(first, last + 1)
+
+
 def missing_keys(config: ValetConfig, environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
     """Providers of the file whose key is not in the environment, as pairs (provider, variable)."""
     return tuple(
@@ -308,6 +329,26 @@ def _check_sandbox(reader: Reader, sandbox: Sandbox) -> None:
             f"sandbox.public_host is {sandbox.public_host!r}; write a name such as valet.example.org, or an IPv4"
             " address, without http:// and port",
         )
+    if sandbox.public_ports is not None:
+        try:
+            port_range(sandbox.public_ports)
+        except ValueError as error:
+            raise reader.error(("sandbox", "public_ports"), f"sandbox.public_ports is {error}") from None
+    if sandbox.public_url is not None:
+        _check_public_url(reader, sandbox)
+
+
+def _check_public_url(reader: Reader, sandbox: Sandbox) -> None:
+    keys, url = ("sandbox", "public_url"), sandbox.public_url or ""
+    _check_url(reader, url.replace("{port}", "20000"), keys)
+    rest = url.partition("://")[2]
+    # an origin of its own for every sandbox: below a path one could read the other's pages
+    if rest.count("{port}") != 1 or set("/?#@") & set(rest) or set("{}") & set(rest.replace("{port}", "")):
+        raise reader.error(
+            keys, "sandbox.public_url needs {port} once and no path, such as https://{port}.valet.example.org"
+        )
+    if sandbox.public_ports is None:
+        raise reader.error(keys, "sandbox.public_url needs public_ports as well: the ports that the proxy leads to")
 
 
 def _check_default_model(reader: Reader, config: ValetConfig) -> None:

@@ -19,7 +19,7 @@ from typing import Literal
 import msgspec
 import nkeys
 from valet_protocol import subjects
-from valet_protocol.requests import GetOwner
+from valet_protocol.requests import GetOwner, ListSuperfluousWork
 
 Role = Literal["operator", "account", "user"]
 
@@ -295,6 +295,8 @@ _SERVICE_PERMISSIONS: dict[str, Permissions] = {
             # one consumer for one filter, and nothing else of the log
             *(f"$JS.API.CONSUMER.CREATE.{subjects.STREAM}.*.{subjects.every('fact', name)}" for name in PORTAL_READS),
             f"$JS.FC.{subjects.STREAM}.>",
+            # which saved work nothing starts from any more
+            f"rpc.ledger.*.{ListSuperfluousWork.method}",
         ),
         subscribe=("rpc.portal.>", f"{PORTAL_INBOX}.>"),
         may_respond=True,

@@ -22,10 +22,10 @@ from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.nuid import NUID
 
-from valet_service import broker, jetstream_upload, limits, logs
+from valet_service import broker, jetstream_batches, jetstream_upload, limits, logs
 from valet_service.credentials import OBJECT_BUCKET
 from valet_service.errors import ObjectNotFound, ObjectStoreUnavailable
-from valet_service.object_store import Measured, ObjectInfo, Stored, check_name, check_prefix
+from valet_service.object_store import LEFT_BEHIND, SLOW_PUT, Measured, ObjectInfo, Stored, check_name, check_prefix
 
 _log = logs.get(__name__)
 
@@ -67,6 +67,8 @@ class _Problem(msgspec.Struct, frozen=True, kw_only=True):
 class _Message(msgspec.Struct, frozen=True, kw_only=True):
     seq: int
     data: bytes = b""
+    time: str = ""
+    """RFC 3339, by the broker's clock."""
 
 
 class _State(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,8 +97,10 @@ class JetStreamObjects:
         await self._ensure_bucket()
         nuid = self._names.next().decode()
         measured = Measured(chunks, limit)
+        began = time.time()
         try:
             count = await jetstream_upload.upload(self._nc, _CHUNKS + nuid, measured)
+            await self._check_whole(nuid, count, began)
         except BaseException:
             await self._drop(nuid)
             raise
@@ -106,6 +110,11 @@ class JetStreamObjects:
         replaced = await self._commit(
             _Meta(name=name, nuid=nuid, size=stored.bytes, chunks=count, digest=digest, mtime=now)
         )
+        try:
+            await self._check_whole(nuid, count, began)
+        except ObjectStoreUnavailable:
+            await self.delete(name)
+            raise
         if replaced is not None:
             await self._drop(replaced.nuid)
         return stored
@@ -139,19 +148,24 @@ class JetStreamObjects:
 
     async def list(self, prefix: str) -> tuple[str, ...]:
         check_prefix(prefix)
-        found: list[str] = []
-        offset = 0
-        while True:
-            body = msgspec.json.encode({"subjects_filter": f"{_META}>", "offset": offset})
-            answer = await self._ask(f"$JS.API.STREAM.INFO.{STREAM}", body)
-            if _missing(answer):
-                return ()
-            _check(answer)
-            page = (answer.state.subjects if answer.state else None) or {}
-            offset += len(page)
-            found += filter(None, map(_decoded, page))
-            if not page or offset >= answer.total:
-                return tuple(sorted(name for name in found if name.startswith(prefix)))
+        found = [_decoded(subject) async for subject in self._subjects(f"{_META}>")]
+        return tuple(sorted(name for name in found if name is not None and name.startswith(prefix)))
+
+    async def sweep(self) -> int:
+        # what is there now, and then what is an object: chunks that are put meanwhile are not looked at
+        suspects = {subject.removeprefix(_CHUNKS) async for subject in self._subjects(f"{_CHUNKS}>")}
+        if not suspects:
+            return 0
+        async for record in jetstream_batches.messages(self._nc, STREAM, f"{_META}>", batch=limits.PULL_BATCH):
+            meta = _understood(record, "an object")
+            if not meta.deleted:
+                suspects.discard(meta.nuid)
+        swept = 0
+        for nuid in suspects:
+            if time.time() - await self._latest(nuid) > LEFT_BEHIND:
+                await self._purge(_CHUNKS + nuid)
+                swept += 1
+        return swept
 
     async def close(self) -> None:
         return None
@@ -172,10 +186,7 @@ class JetStreamObjects:
         _check(answer)
         if answer.message is None:
             raise ObjectStoreUnavailable("the broker's answer about an object was not understood")
-        try:
-            meta = msgspec.json.decode(answer.message.data, type=_Meta)
-        except msgspec.MsgspecError as error:
-            raise ObjectStoreUnavailable(f"the record of the object {name!r} is not understood: {error}") from error
+        meta = _understood(answer.message.data, f"the object {name!r}")
         return (None if meta.deleted else meta), answer.message.seq
 
     async def _commit(self, meta: _Meta) -> _Meta | None:
@@ -215,6 +226,42 @@ class JetStreamObjects:
         if sequence is None:
             raise ObjectStoreUnavailable(f"the object {meta.name!r} was replaced while it was read; read it again")
         return int(sequence), message.data
+
+    async def _latest(self, nuid: str) -> float:
+        """When the last of these chunks was stored, in seconds since 1970; now, if they are gone."""
+        body = msgspec.json.encode({"last_by_subj": _CHUNKS + nuid})
+        answer = await self._ask(f"$JS.API.STREAM.MSG.GET.{STREAM}", body)
+        if _missing(answer) or answer.message is None:
+            return time.time()
+        return datetime.fromisoformat(answer.message.time).timestamp()
+
+    async def _check_whole(self, nuid: str, count: int, began: float) -> None:
+        """Raises `ObjectStoreUnavailable` if a put took so long that its chunks were taken for left behind: its source
+        was slow, or this machine was asleep."""
+        if not count or time.time() - began < SLOW_PUT:
+            return
+        here = 0
+        body = msgspec.json.encode({"subjects_filter": _CHUNKS + nuid})
+        answer = await self._ask(f"$JS.API.STREAM.INFO.{STREAM}", body)
+        if answer.state is not None:
+            here = (answer.state.subjects or {}).get(_CHUNKS + nuid, 0)
+        if here != count:
+            raise ObjectStoreUnavailable("the object came so slowly that its beginning is gone; send it again")
+
+    async def _subjects(self, pattern: str) -> AsyncIterator[str]:
+        offset = 0
+        while True:
+            body = msgspec.json.encode({"subjects_filter": pattern, "offset": offset})
+            answer = await self._ask(f"$JS.API.STREAM.INFO.{STREAM}", body)
+            if _missing(answer):
+                return
+            _check(answer)
+            page = (answer.state.subjects if answer.state else None) or {}
+            for subject in page:
+                yield subject
+            offset += len(page)
+            if not page or offset >= answer.total:
+                return
 
     async def _drop(self, nuid: str) -> None:
         """Remove chunks that no object has (any more); what cannot be removed now only takes room."""
@@ -273,6 +320,13 @@ def stream_config() -> dict[str, object]:
         "allow_rollup_hdrs": True,
         "allow_direct": True,
     }
+
+
+def _understood(record: bytes, what: str) -> _Meta:
+    try:
+        return msgspec.json.decode(record, type=_Meta)
+    except msgspec.MsgspecError as error:
+        raise ObjectStoreUnavailable(f"the record of {what} is not understood: {error}") from error
 
 
 def _encoded(name: str) -> str:

@@ -39,6 +39,13 @@ __all__ = [
 NAME_LONGEST = 512
 """Characters of a name: S3 takes 1,024 bytes."""
 
+LEFT_BEHIND = 6 * 3600.0
+"""Seconds after which parts that no object has are a crash's: whoever puts an object gives up after half a minute
+without a piece of it, or is asleep with its machine, and finds that out (SLOW_PUT)."""
+
+SLOW_PUT = 3600.0
+"""Seconds after which a put makes sure that nothing of it was taken for left behind; well before it can be."""
+
 _SEGMENT = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]+")
 
 
@@ -96,6 +103,13 @@ class ObjectStore(Protocol):
 
     async def list(self, prefix: str) -> tuple[str, ...]:
         """The names of all objects below a folder, sorted; `prefix` ends with `/`."""
+        ...
+
+    async def sweep(self) -> int:
+        """Remove what crashes in the middle of a put or a delete have left that nobody sees; how much that was.
+
+        Harmless to puts that are under way, and to others that sweep at the same time.
+        """
         ...
 
     async def close(self) -> None:

@@ -39,6 +39,9 @@ class Claims(msgspec.Struct, frozen=True, kw_only=True):
     svc: Service
     exp: int
     """Seconds since 1970."""
+    seq: int = 0
+    """The end of the log before it was asked whether they may write to the session: what the log says later about who
+    may, this token does not know of. 0 knows of nothing."""
 
 
 def key(secret: bytes, session_id: str) -> str:
@@ -76,7 +79,7 @@ def verify(signing: str, token: str, *, session_id: str, now: float) -> Claims:
     """What a good token of this session says. `signing` is `key(…)`, `now` seconds since 1970.
 
     Raises `BadToken` for any other: not signed by HS256 with this key, a claim that is missing or of the wrong type,
-    another session, expired.
+    another session, expired. Whether the log has taken it back since is for the gateway to say (`seq`).
     """
     if len(token) > TOKEN_CHARS:
         raise BadToken(f"it has {len(token)} characters")

@@ -2,24 +2,34 @@
 
 import asyncio
 import os
+import secrets
 import shutil
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import httpx
+import msgspec
 import pytest
 from nats.aio.client import Client
+from valet_gateway.testing import GatewayProcess
+from valet_gateway.testing import spec as gateway_spec
 from valet_protocol import ids, subjects
 from valet_protocol.errors import Conflict
 from valet_protocol.requests import Endpoint, GetEndpoint
 from valet_sandbox_controller import limits
 from valet_sandbox_controller.errors import GatewayAway
-from valet_sandbox_controller.portal import gateway_dial
+from valet_sandbox_controller.portal import gateway_dial, port_choice
 from valet_sandbox_controller.portal.known_ports import KnownPorts
-from valet_sandbox_controller.portal.public_side import Address, PublicSide, address
+from valet_sandbox_controller.portal.port_choice import InUse
+from valet_sandbox_controller.portal.public_address import Address, address
+from valet_sandbox_controller.portal.public_side import PublicSide
 from valet_sandbox_controller.providers.storage import SOCKET, gateways
-from valet_service import broker, rpc, tasks
+from valet_service import broker, rpc, sandbox_token, tasks
+from valet_service.config_file import Sandbox
+from valet_service.errors import BadSettings
 
 
 class Gateway:
@@ -160,14 +170,172 @@ async def test_a_port_that_somebody_took_meanwhile_is_replaced(run_dir: Path) ->
     side.close()
 
 
+async def test_after_a_restart_no_port_outside_of_the_range_and_nobody_elses_is_opened(
+    run_dir: Path, quick: None
+) -> None:
+    one, two, three = [await Gateway(run_dir, name).start() for name in ("one", "two", "three")]
+    ports = free_range(3)
+    with socket.create_server(("127.0.0.1", ports[0])):
+        known = KnownPorts(run_dir / "ports.json")
+        for gateway, port in ((one, ports[0]), (two, ports[1]), (three, free_range(1)[0])):
+            known.keep(gateway.session, port)
+        side = PublicSide(gateways(run_dir), known, Address(ports=ports))
+        keeping = asyncio.create_task(side.keep())
+
+        async def settled() -> bool:
+            return KnownPorts(run_dir / "ports.json").sessions() == (two.session,)
+
+        await eventually(settled)
+        assert await said(f"http://127.0.0.1:{ports[1]}") == "two: hello"
+        assert await url_of(side, one) == f"http://127.0.0.1:{ports[2]}"
+        await tasks.end(keeping)
+        side.close()
+
+
 async def test_browsers_elsewhere_are_given_the_name_by_which_they_know_this_machine(run_dir: Path) -> None:
-    assert address(None) == Address(host="127.0.0.1", name="127.0.0.1")
-    assert address("valet.example.org").name == "valet.example.org"
+    assert address(Sandbox(), {}) == Address(host="127.0.0.1", name="127.0.0.1")
+    assert address(Sandbox(public_host="valet.example.org"), {}) == Address(host="0.0.0.0", name="valet.example.org")
     gateway = await Gateway(run_dir).start()
     side = PublicSide(gateways(run_dir), KnownPorts(run_dir / "ports.json"), Address(name="valet.example.org"))
     url = await url_of(side, gateway)
     assert url.startswith("http://valet.example.org:")
     assert await said(url.replace("valet.example.org", "127.0.0.1")) == "one: hello"
+    side.close()
+
+
+def test_in_a_container_the_environment_says_where_the_ports_are() -> None:
+    environ = {"VALET_SANDBOX_LISTEN": "0.0.0.0", "VALET_SANDBOX_PORTS": "20000-20001"}
+    told = address(Sandbox(public_ports="30000-30001"), environ)
+    assert told == Address(host="0.0.0.0", name="127.0.0.1", ports=range(20000, 20002))
+    assert told.url(20001) == "http://127.0.0.1:20001"
+    with pytest.raises(BadSettings, match="VALET_SANDBOX_PORTS='20000'"):
+        address(Sandbox(), {"VALET_SANDBOX_PORTS": "20000"})
+    with pytest.raises(BadSettings, match="VALET_SANDBOX_LISTEN='valet"):
+        address(Sandbox(), {"VALET_SANDBOX_LISTEN": "valet.example.org"})
+
+
+def test_behind_a_proxy_people_are_given_its_addresses() -> None:
+    told = address(Sandbox(public_ports="20000-20001", public_url="https://{port}.valet.example.org"), {})
+    assert (told.host, told.url(20001)) == ("127.0.0.1", "https://20001.valet.example.org")
+
+
+def test_ports_nobody_had_come_first_and_then_those_unused_for_longest() -> None:
+    ports, known = range(10, 15), {"a": 11, "b": 10, "elsewhere": 99, "c": 12}
+    assert list(port_choice.to_try(ports, 12, {10}, known)) == [12, 13, 14, 11]
+    assert list(port_choice.to_try(ports, 99, {13, 14}, known)) == [11, 10, 12]  # it had one before there was a range
+    assert list(port_choice.to_try(None, 7, {7}, known)) == [7, 0]
+    idle = InUse(session_id="idle", used=2.0, connections=0)
+    busy = InUse(session_id="busy", used=1.0, connections=1)
+    assert port_choice.gives_way([busy, idle, InUse(session_id="later", used=3.0, connections=0)]) == "idle"
+    assert port_choice.gives_way([busy]) is None
+
+
+def free_range(count: int) -> range:
+    """Ports that follow each other and are free."""
+    while True:
+        with socket.create_server(("127.0.0.1", 0)) as probe:
+            first = probe.getsockname()[1]
+        ports = range(first, first + count)
+        if all(is_free(port) for port in ports):
+            return ports
+
+
+def is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except (OSError, OverflowError):
+        return False
+    return True
+
+
+async def gets(side: PublicSide, session_id: str, url: str) -> bool:
+    """Whether the session's address is this one; not while connections are being closed."""
+    try:
+        return (await side.endpoint(GetEndpoint(session_id=session_id))).url == url
+    except Conflict:
+        return False
+
+
+async def test_when_all_ports_are_taken_the_one_unused_for_longest_gives_its_port_up(
+    run_dir: Path, quick: None
+) -> None:
+    ports = free_range(2)
+    side = PublicSide(gateways(run_dir), KnownPorts(run_dir / "ports.json"), Address(ports=ports))
+    keeping = asyncio.create_task(side.keep())
+    one, two, three, four = [await Gateway(run_dir, name).start() for name in ("one", "two", "three", "four")]
+    urls = [await url_of(side, one), await url_of(side, two)]
+    assert {urlsplit(url).port for url in urls} == set(ports)
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(urls[0]).port)
+    writer.write(b"hello\n")
+    assert await asyncio.wait_for(reader.readline(), 5) == b"one: hello\n"
+
+    # `one` is older but somebody is connected to it
+    assert await url_of(side, three) == urls[1]
+    assert await said(urls[1]) == "three: hello"
+    assert KnownPorts(run_dir / "ports.json").all() == {
+        one.session: urlsplit(urls[0]).port,
+        three.session: urlsplit(urls[1]).port,
+    }
+    # who lost its port asks again, and gets one as soon as any is idle
+    await eventually(lambda: gets(side, two.session, urls[1]))
+    held = await asyncio.open_connection("127.0.0.1", urlsplit(urls[1]).port)
+    held[1].write(b"hello\n")
+    assert await asyncio.wait_for(held[0].readline(), 5) == b"two: hello\n"
+    with pytest.raises(Conflict, match=r"\[sandbox\] public_ports") as refusal:
+        await url_of(side, four)
+    assert refusal.value.code == "sandbox_ports_in_use"
+    assert f"{ports[0]}-{ports[-1]}" in refusal.value.detail
+    # a sandbox that ends leaves its port to whoever asks next
+    one.stop()
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+
+    await eventually(lambda: gets(side, four.session, urls[0]))
+    for each in (writer, held[1]):
+        each.close()
+    await tasks.end(keeping)
+    side.close()
+
+
+async def real_gateway(run_dir: Path, *, secure: bool) -> tuple[GatewayProcess, str]:
+    """`python -m valet_gateway` where a sandbox's would be, and a person's token for it."""
+    session, key = ids.new_id(), secrets.token_hex(16)
+    folder = gateways(run_dir) / session
+    folder.mkdir(parents=True)
+    own = run_dir / session[-6:]
+    own.mkdir()
+    spec = msgspec.structs.replace(
+        gateway_spec(own), session_id=session, key=key, socket=str(folder / SOCKET), port=None, secure=secure
+    )
+    claims = sandbox_token.Claims(sub="usr_1", sid=session, svc="*", exp=int(time.time()) + 600)
+    return GatewayProcess(spec), sandbox_token.mint(key, claims)
+
+
+async def test_an_old_link_never_opens_the_session_that_has_the_port_now(run_dir: Path) -> None:
+    """Bug class: a port given away takes people, or what their browsers send by themselves, to another's sandbox."""
+    side = PublicSide(gateways(run_dir), KnownPorts(run_dir / "ports.json"), Address(ports=free_range(1)))
+    (first, token), (second, other) = (
+        await real_gateway(run_dir, secure=False),
+        await real_gateway(run_dir, secure=True),
+    )
+    async with first, second, httpx.AsyncClient(trust_env=False, timeout=15) as browser:
+        url = (await side.endpoint(GetEndpoint(session_id=first.spec.session_id))).url
+        assert (await browser.get(f"{url}/ttyd", params={"token": token})).status_code == 308
+        assert browser.cookies  # it would be let in without the token from now on
+        assert (await browser.get(f"{url}/v1/processes")).status_code != 401
+        await browser.aclose()
+
+        await eventually(lambda: gets(side, second.spec.session_id, url))
+        async with httpx.AsyncClient(trust_env=False, timeout=15, cookies=browser.cookies) as same_browser:
+            for path in ("/v1/processes", "/ttyd/", "/vscode/", "/t/app/", "/api/tunnels"):
+                assert (await same_browser.get(url + path)).status_code == 401, path
+                assert (await same_browser.get(url + path, params={"token": token})).status_code == 401, path
+                bearer = {"Authorization": f"Bearer {token}"}
+                assert (await same_browser.get(url + path, headers=bearer)).status_code == 401, path
+            let_in = await same_browser.get(f"{url}/ttyd", params={"token": other})
+            assert let_in.status_code == 308
+            given = let_in.headers.get_list("set-cookie")
+            assert given
+            assert all("; Secure" in cookie for cookie in given)  # behind a proxy with TLS
     side.close()
 
 

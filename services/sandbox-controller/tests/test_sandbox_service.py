@@ -131,7 +131,10 @@ async def test_the_runner_gets_credentials_and_a_token_of_its_own_and_no_provide
     start_service: Callable[..., object], servers, ledger: Ledger, tmp_path: Path
 ) -> None:
     config = tmp_path / "valet.toml"
-    config.write_text('[providers.fake]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "K"\nmodels = ["m"]\n')
+    config.write_text(
+        '[providers.fake]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "K"\nmodels = ["m"]\n'
+        '[sandbox]\npublic_ports = "20000-20063"\npublic_url = "https://{port}.valet.example.org"\n'
+    )
     start_service("sandbox-controller", VALET_CONFIG=str(config), K="the-real-key")
     ledger.orchestrator = True
     await ledger.request()
@@ -143,6 +146,7 @@ async def test_the_runner_gets_credentials_and_a_token_of_its_own_and_no_provide
     assert [provider.id for provider in spec.providers] == ["fake"]
     assert spec.gateway_socket == "/run/valet/gateway/s"
     assert spec.orchestrator
+    assert spec.gateway_secure  # people come by TLS
     secret = (servers.places.keys / "secret").read_bytes()
     assert portal_token.verify(secret, spec.portal_token).session_id == ledger.session
     assert spec.gateway_key == sandbox_token.key(secret, ledger.session)

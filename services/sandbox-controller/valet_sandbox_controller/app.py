@@ -29,8 +29,9 @@ NAME = "sandbox-controller"
 FACTS = [subjects.every("fact", "sandbox_requested"), subjects.every("fact", "sandbox_release_requested")]
 """What it acts on."""
 
-RUNNER = (sys.executable, "-m", "valet_runner")
-"""What runs in a sandbox."""
+RUNNER = (sys.executable, "-P", "-s", "-m", "valet_runner")
+"""What runs in a sandbox; without the working folder and the agent's own packages on its path: a repository may have a
+`json.py`."""
 
 _log = logs.get(__name__)
 
@@ -54,6 +55,7 @@ def make_provider(settings: Settings, controller: ControllerConfig, command: tup
         programs=controller.programs,
         command=command,
         log_level=settings.log_level,
+        hidden=(settings.keys_dir,),
     )
 
 

@@ -11,6 +11,7 @@ from valet_service.credentials import Key, key_from_seed
 from valet_service.errors import BadSettings
 from valet_service.settings import Settings
 
+from valet_sandbox_controller import limits
 from valet_sandbox_controller.providers.host import Programs
 
 
@@ -58,6 +59,18 @@ def load_valet(path: Path | None, environ: Mapping[str, str]) -> ValetConfig:
     except (ConfigError, OSError) as error:
         raise BadSettings(str(error)) from error
     return config_file.with_environment(config, environ)
+
+
+def sweep_every(environ: Mapping[str, str]) -> float:
+    """Seconds between two looks of the portal at superfluous saved work. Raises `BadSettings`."""
+    text = environ.get("VALET_SWEEP_SECONDS") or str(limits.SWEEP_EVERY)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 1 <= seconds <= limits.SWEEP_RAREST:
+        raise BadSettings(f"VALET_SWEEP_SECONDS={text!r}: write seconds, from 1 to {limits.SWEEP_RAREST:.0f}")
+    return seconds
 
 
 def read_secret(settings: Settings) -> bytes:

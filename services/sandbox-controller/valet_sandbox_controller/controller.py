@@ -195,6 +195,7 @@ class Controller:
                 now=self._now_ms() // 1000,
                 orchestrator=orchestrator,
                 desktop=sandbox.desktop,
+                secure=(sandbox.public_url or "").startswith("https:"),
             ),
             source=source,
             limits=Limits(memory_mb=sandbox.memory_mb, cpus=sandbox.cpus, pids=sandbox.pids),

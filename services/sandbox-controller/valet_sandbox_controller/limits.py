@@ -55,6 +55,18 @@ CGROUP_AGE = 60.0
 OPEN_FILES = 65_536
 """Open files of a sandbox: build tools and file watchers need thousands; the hard limit of the machine stays above."""
 
+PATH_BINDS = 200
+"""Directories and programs a sandbox is shown of the person's own: each is a mount, of some 20 µs; people have ten."""
+
+PATH_PROGRAMS = 5000
+"""Programs of one directory of the PATH whose links and first lines are looked at: the largest systems have 3,000."""
+
+PATH_LINKS = 16
+"""Links on the way to a program; more is a circle."""
+
+PATH_FIRST_LINE = 256
+"""Bytes of a script's first line: the kernel reads as many."""
+
 TMP_BYTES = 4 << 30
 """Size of a sandbox's /tmp, which is memory; counted by the memory limit as well where there is one."""
 
@@ -121,3 +133,22 @@ GATEWAY_BACKLOG = 128
 
 KNOWN_PORTS = 1000
 """Sessions whose port is remembered: more than a machine has sandboxes in weeks."""
+
+SWEEP_EVERY = 3600.0
+"""Between looks at saved work that nothing needs any more: a turn leaves one piece, and a busy session has some dozens
+of turns in that time. A look costs a list of all objects and a question for each session that saved something since."""
+
+SWEEP_RAREST = 30 * 24 * 3600.0
+"""A month: longer than that is a mistake in writing."""
+
+SWEEP_JITTER = (0.5, 1.5)
+"""Times SWEEP_EVERY: portals that were started together do not look together."""
+
+SWEEP_LEAST = 2
+"""Pieces of saved work of one session about which nobody need be asked: the ledger keeps the latest two in any case."""
+
+SWEEP_MOST = 2000
+"""Objects deleted in one look, some milliseconds each: the rest has time, and the store has other work."""
+
+SWEEP_PAUSE = 0.05
+"""Between two questions to the ledger, each of which reads a session's turns from the archive: people go first."""

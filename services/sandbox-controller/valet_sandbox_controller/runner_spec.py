@@ -25,8 +25,10 @@ def build(
     now: int,
     orchestrator: bool = False,
     desktop: config_file.Desktop = "first-use",
+    secure: bool = False,
 ) -> bytes:
-    """JSON of the `RunnerSpec`. `now` is seconds since 1970, `entropy` 32 random bytes."""
+    """JSON of the `RunnerSpec`. `now` is seconds since 1970, `entropy` 32 random bytes, `secure` whether people's
+    browsers come to the sandbox by TLS."""
     expires = now + limits.TOKEN_TTL
     creds = ""
     if account is not None:
@@ -59,6 +61,7 @@ def build(
             gateway_key=sandbox_token.key(secret, session_id),
             gateway_socket=places.gateway_socket,
             gateway_port=places.gateway_port,
+            gateway_secure=secure,
             xterm_dir=places.xterm_dir,
             orchestrator=orchestrator,
             desktop=desktop,

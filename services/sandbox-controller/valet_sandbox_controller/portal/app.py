@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import random
 import resource
 from collections.abc import Callable
 from pathlib import Path
@@ -23,7 +24,9 @@ from valet_sandbox_controller.portal.model_client import ModelClients
 from valet_sandbox_controller.portal.model_request import ModelConnection
 from valet_sandbox_controller.portal.object_request import ObjectConnection
 from valet_sandbox_controller.portal.policy import NetworkPolicy
-from valet_sandbox_controller.portal.public_side import PublicSide, address
+from valet_sandbox_controller.portal.public_address import address
+from valet_sandbox_controller.portal.public_side import PublicSide
+from valet_sandbox_controller.portal.sweeper import Sweeper
 from valet_sandbox_controller.providers.storage import gateways
 
 NAME = "portal"
@@ -34,6 +37,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     """Serve the sandboxes until told to stop."""
     valet = config.load_valet(settings.config, os.environ)
     secret = config.read_secret(settings)
+    sweep_every = config.sweep_every(os.environ)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # people's connections take two each
     table = routes.table(valet, os.environ)
@@ -55,11 +59,11 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     public = PublicSide(
         gateways(settings.run_dir),
         KnownPorts(settings.run_dir / "portal-ports.json"),
-        address(valet.sandbox.public_host),
+        address(valet.sandbox, os.environ),
     )
     keeping = asyncio.create_task(public.keep())
     # it serves while the broker is away, too: an answer of a model that is streaming must not wait for a broker
-    following = asyncio.create_task(_follow(settings, valet.objects, epochs, store, public))
+    following = asyncio.create_task(_follow(settings, valet.objects, epochs, store, public, sweep_every))
     _log.info("portal_open", providers=sorted(table), network=network.network)
     lifecycle.ready()
     stopping = asyncio.create_task(stop.wait())
@@ -75,14 +79,22 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
 
 
 async def _follow(
-    settings: Settings, objects: Objects, epochs: Epochs, store: "asyncio.Future[ObjectStore]", public: PublicSide
+    settings: Settings,
+    objects: Objects,
+    epochs: Epochs,
+    store: "asyncio.Future[ObjectStore]",
+    public: PublicSide,
+    sweep_every: float,
 ) -> None:
-    """Reach the broker, however long that takes; say where sandboxes are, and learn who may use the portal, without
-    end."""
+    """Reach the broker, however long that takes; say where sandboxes are, learn who may use the portal, and delete what
+    nobody needs, without end."""
     nc = await broker.connect_service(settings, NAME, inbox_prefix=credentials.PORTAL_INBOX)
-    store.set_result(object_store.open_store(objects, nc=nc))
+    opened = object_store.open_store(objects, nc=nc)
+    store.set_result(opened)
     await rpc.serve(nc, subjects.service(NAME, GetEndpoint.method), GetEndpoint, public.endpoint, queue=NAME)
-    await epoch_reader.follow(nc, epochs)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(epoch_reader.follow(nc, epochs))
+        group.create_task(Sweeper(nc, opened, every=sweep_every, chance=random.Random()).run())
 
 
 async def _listen(path: Path, protocol: Callable[[], asyncio.Protocol]) -> asyncio.AbstractServer:

@@ -4,12 +4,11 @@ The port is there as long as the sandbox is. Who may do what is the gateway's to
 """
 
 import asyncio
-import contextlib
 import socket
+import time
 from pathlib import Path
 from typing import cast
 
-import msgspec
 from valet_protocol.errors import Conflict
 from valet_protocol.ids import is_ulid
 from valet_protocol.requests import Endpoint, GetEndpoint
@@ -17,25 +16,13 @@ from valet_service import logs
 
 from valet_sandbox_controller import limits
 from valet_sandbox_controller.errors import GatewayAway
-from valet_sandbox_controller.portal import gateway_dial
+from valet_sandbox_controller.portal import gateway_dial, port_choice
 from valet_sandbox_controller.portal.known_ports import KnownPorts
+from valet_sandbox_controller.portal.port_choice import InUse
+from valet_sandbox_controller.portal.public_address import Address
 from valet_sandbox_controller.portal.splice import as_transport, join
 
 _log = logs.get(__name__)
-
-
-class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where the ports are."""
-
-    host: str = "127.0.0.1"
-    """The address to listen on."""
-    name: str = "127.0.0.1"
-    """What people's browsers call it."""
-
-
-def address(public_host: str | None) -> Address:
-    """On this machine's loopback, or, for browsers elsewhere, on all its IPv4 addresses. Pure."""
-    return Address() if public_host is None else Address(host="0.0.0.0", name=public_host)
 
 
 class PublicSide:
@@ -49,7 +36,7 @@ class PublicSide:
         self._lock = asyncio.Lock()
 
     async def endpoint(self, request: GetEndpoint) -> Endpoint:
-        """Where a session's gateway is. Raises `Conflict` (`sandbox_not_running`)."""
+        """Where a session's gateway is. Raises `Conflict` (`sandbox_not_running`, `sandbox_ports_in_use`)."""
         session_id = request.session_id
         folder = self._gateways / session_id
         if not is_ulid(session_id) or not folder.is_dir():
@@ -60,8 +47,10 @@ class PublicSide:
             _log.info("gateway_away", session=session_id, reason=str(error))
             raise _not_running("It is starting, or its gateway is; try again in some seconds.") from error
         async with self._lock:
-            port = await self._ensure(session_id)
-        return Endpoint(url=f"http://{self._address.name}:{port}")
+            port = await self._ensure(session_id) or await self._instead_of_another(session_id)
+        if port is None:
+            raise _all_in_use(self._address.ports)
+        return Endpoint(url=self._address.url(port))
 
     async def keep(self) -> None:
         """Open what was open before, close what has no sandbox any more; without end."""
@@ -74,8 +63,7 @@ class PublicSide:
                     self._open.pop(session_id).close()
                 for session_id in self._ports.sessions():
                     if session_id in running and session_id not in self._open:
-                        with contextlib.suppress(OSError):  # none free at the moment: the next look tries again
-                            await self._ensure(session_id)
+                        await self._open_again(session_id)
             await asyncio.sleep(limits.GATEWAY_LOOK)
 
     def close(self) -> None:
@@ -84,22 +72,58 @@ class PublicSide:
             port.close()
         self._open.clear()
 
-    async def _ensure(self, session_id: str) -> int:
+    async def _ensure(self, session_id: str) -> int | None:
+        """The session's port, opened if need be; none where every one is another's."""
         port = self._open.get(session_id)
-        if port is None:
-            port = _Port(session_id, self._gateways / session_id)
-            wanted = self._ports.of(session_id)
-            try:
-                await port.listen(self._address.host, wanted)
-            except OSError:
-                if not wanted:
-                    raise
-                _log.info("port_taken", session=session_id, port=wanted)
-                await port.listen(self._address.host, 0)
-            self._open[session_id] = port
-            _log.info("public_side_open", session=session_id, port=port.number)
+        if port is not None:
+            port.used = time.monotonic()
+            self._ports.keep(session_id, port.number)
+            return port.number
+        wanted = self._ports.of(session_id)
+        taken = {each.number for each in self._open.values()}
+        for number in port_choice.to_try(self._address.ports, wanted, taken, self._ports.all()):
+            if await self._opened(session_id, number):
+                return self._open[session_id].number
+        return None
+
+    async def _open_again(self, session_id: str) -> None:
+        """The port that a session had; where that is somebody else's by now its link is dead, and who asks gets
+        another."""
+        wanted = self._ports.of(session_id)
+        allowed = self._address.ports is None or wanted in self._address.ports
+        if not allowed or not await self._opened(session_id, wanted):
+            self._ports.forget(session_id)
+
+    async def _instead_of_another(self, session_id: str) -> int | None:
+        """The port that was unused for longest, if nobody is connected to it.
+
+        Who still has its old link gets a 401 there: tokens and cookies are for one session, and the gateway that now
+        answers is another one's.
+        """
+        while True:
+            victim = port_choice.gives_way(
+                InUse(session_id=each.session_id, used=each.used, connections=len(each.connections))
+                for each in self._open.values()
+            )
+            if victim is None or self._address.ports is None:
+                return None
+            port = self._open.pop(victim)
+            port.close()
+            _log.info("port_given_away", port=port.number, session=victim, to=session_id)
+            if await self._opened(session_id, port.number):
+                return port.number
+
+    async def _opened(self, session_id: str, number: int) -> bool:
+        port = _Port(session_id, self._gateways / session_id)
+        try:
+            await port.listen(self._address.host, number)
+        except OSError as error:
+            _log.info("port_taken", session=session_id, port=number, reason=error.strerror)
+            return False
+        self._open[session_id] = port
+        _log.info("public_side_open", session=session_id, port=port.number)
         self._ports.keep(session_id, port.number)
-        return port.number
+        return True
 
 
 class _Port:
@@ -109,6 +133,8 @@ class _Port:
         self.session_id = session_id
         self.folder = folder
         self.number = 0
+        self.used = time.monotonic()
+        """When somebody asked for it or was connected."""
         self.connections: set[_Visitor] = set()
         self._server: asyncio.AbstractServer | None = None
 
@@ -196,6 +222,7 @@ class _Visitor(asyncio.Protocol):
 
     def _end(self) -> None:
         self._port.connections.discard(self)
+        self._port.used = time.monotonic()
 
 
 def _folders(path: Path) -> frozenset[str]:
@@ -207,3 +234,12 @@ def _folders(path: Path) -> frozenset[str]:
 
 def _not_running(words: str) -> Conflict:
     return Conflict("sandbox_not_running", f"The session's sandbox is not running. {words}")
+
+
+def _all_in_use(ports: range | None) -> Conflict:
+    which = "No port" if ports is None else f"None of the ports {ports[0]}-{ports[-1]}"
+    return Conflict(
+        "sandbox_ports_in_use",
+        f"{which} for sandboxes is free: each is in use. Close an editor, a terminal or a desktop of another session,"
+        " or let [sandbox] public_ports in valet.toml (under Compose: VALET_SANDBOX_PORTS) name more of them.",
+    )

@@ -52,7 +52,9 @@ class BubblewrapProvider(LocalSandboxes):
         command: tuple[str, ...],
         log_level: str = "info",
         extra: tuple[Bind, ...] = (),
+        hidden: tuple[Path, ...] = (),
     ) -> None:
+        """`hidden` is never shown, whatever lies around it: where the platform keeps its keys."""
         super().__init__(storage)
         self._portal = run_dir / "portal"
         self._etc = run_dir / "etc"
@@ -61,6 +63,7 @@ class BubblewrapProvider(LocalSandboxes):
         self._command = command
         self._log_level = log_level
         self._extra = extra
+        self._hidden = tuple(map(str, (data_dir, run_dir, *hidden)))
         self._groups = ControlGroups()
         self._bwrap: str | None = None
         self._has_size = False
@@ -143,7 +146,7 @@ class BubblewrapProvider(LocalSandboxes):
         if self._view is None or not any(bind.source == opencode for bind in self._view.binds):
             etc = host.write_etc(self._etc)
             rg, xterm = host.find_rg(self._programs), host.find_xterm(self._programs)
-            self._view = host.view(etc=etc, opencode=opencode, rg=rg, xterm=xterm)
+            self._view = host.view(etc=etc, opencode=opencode, rg=rg, xterm=xterm, hidden=self._hidden)
         return self._view
 
     def _box(self, spec: SandboxSpec, files: SessionFiles, info: int, status: int, block: int) -> bwrap.Box:

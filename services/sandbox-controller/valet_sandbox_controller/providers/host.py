@@ -1,6 +1,7 @@
-"""What of the host a local sandbox is shown: the operating system's programs, this Python, the runner's packages.
+"""What of the host a local sandbox is shown: the operating system's programs, this Python, the runner's packages, and
+the programs of who runs Valet (`person_path`).
 
-Nothing else: no home directories, no /var, no /srv, and of /etc only what programs need to run.
+Nothing else: nothing of homes but programs, no /var, no /srv, and of /etc only what programs need to run.
 """
 
 import importlib.util
@@ -8,11 +9,13 @@ import os
 import shutil
 import socket
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
 from valet_sandbox_controller.errors import ToolMissing
+from valet_sandbox_controller.providers import person_path
 from valet_sandbox_controller.providers.bwrap import UID, Bind, Symlink, without_covered
 
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
@@ -60,6 +63,8 @@ _ETC = (
 
 PACKAGES = ("valet_protocol", "valet_service", "valet_runner", "valet_gateway", "valet_processes")
 """What runs in a sandbox of ours; in a workspace they lie outside the environment's own directory."""
+
+_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 
 TOOLS = "/run/valet/bin"
 """Where programs of the platform are inside the sandbox; first in its PATH."""
@@ -141,9 +146,19 @@ def write_etc(directory: Path) -> tuple[Bind, ...]:
 
 
 def view(
-    *, etc: tuple[Bind, ...], opencode: str, rg: str | None, xterm: str | None, python: str = sys.executable
+    *,
+    etc: tuple[Bind, ...],
+    opencode: str,
+    rg: str | None,
+    xterm: str | None,
+    hidden: Sequence[str],
+    environ: Mapping[str, str] = os.environ,
+    python: str = sys.executable,
 ) -> HostView:
-    """Look at the machine once. Raises `ToolMissing` when the runner's package is not installed."""
+    """Look at the machine once: `environ` is that of who runs Valet, `hidden` are the platform's own directories.
+
+    Raises `ToolMissing` when the runner's package is not installed.
+    """
     symlinks = tuple(Symlink(os.readlink(path), path) for path in _SYSTEM if os.path.islink(path))
     system = [path for path in ("/usr", *_SYSTEM, "/nix/store") if os.path.isdir(path) and not os.path.islink(path)]
     binds = [Bind(path, path) for path in system]
@@ -153,14 +168,23 @@ def view(
     binds += [Bind(path, path) for path in interpreter]
     binds += [Bind(link, link) for link in _links(python)]
     binds += [Bind(path, path) for path in map(_package, PACKAGES)]
+    person = person_path.look(
+        ":".join((environ.get("PATH", ""), *_PATH)),
+        home=environ.get("HOME", "/root"),
+        shown=[bind.target for bind in binds if bind.source == bind.target] + [link.path for link in symlinks],
+        hidden=hidden,
+        # `uv run` puts it there: an agent's `python` and `pip` are not to be the platform's
+        left_out=[os.path.join(sys.prefix, "bin")],
+    )
+    binds += person.binds
     binds.append(Bind(opencode, f"{TOOLS}/opencode"))
     if rg is not None:
         binds.append(Bind(rg, f"{TOOLS}/rg"))
     if xterm is not None:
         binds.append(Bind(xterm, XTERM))
     own_python = os.path.join(sys.base_prefix, "bin")
-    path = f"{TOOLS}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{own_python}"
-    return HostView(symlinks=symlinks, binds=without_covered(binds), path=path)
+    path = dict.fromkeys((TOOLS, *person.directories, own_python))
+    return HostView(symlinks=symlinks, binds=without_covered(binds), path=":".join(path))
 
 
 def _links(python: str) -> list[str]:
