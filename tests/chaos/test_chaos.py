@@ -17,3 +17,5 @@ def test_two_minutes_of_faults_break_no_promise() -> None:
     assert made.violations == [], page.summary(made)
     assert made.figures.kills >= len(plan.PROCESSES)
     assert made.figures.prompts > 20
+    assert made.figures.terminal_bytes > 100
+    assert made.figures.notes

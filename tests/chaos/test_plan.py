@@ -15,7 +15,7 @@ def test_every_part_is_killed_and_stopped_and_every_link_is_cut_before_anything_
     faults = plan.schedule(1, seconds=1200, sessions=4).faults
     first = [(fault.kind, fault.target) for fault in faults[: len([*plan.every_fault()])]]
     assert sorted(first) == sorted(plan.every_fault())
-    for part in (*plan.PROCESSES, *plan.SANDBOX):
+    for part in (*plan.PROCESSES, *plan.SANDBOX, *plan.INSIDE):
         assert ("kill", part) in first
         assert ("pause", part) in first
 
@@ -23,7 +23,7 @@ def test_every_part_is_killed_and_stopped_and_every_link_is_cut_before_anything_
 def test_two_minutes_are_enough_to_kill_every_part() -> None:
     for seed in range(1, 6):
         killed = {fault.target for fault in plan.schedule(seed, seconds=100, sessions=4).faults if fault.kind == "kill"}
-        assert killed == {*plan.PROCESSES, *plan.SANDBOX}, seed
+        assert killed == {*plan.PROCESSES, *plan.SANDBOX, *plan.INSIDE}, seed
 
 
 def test_pauses_are_as_long_as_they_are_said_to_be_and_end_with_the_run() -> None:
@@ -38,7 +38,7 @@ def test_pauses_are_as_long_as_they_are_said_to_be_and_end_with_the_run() -> Non
 def test_every_kind_of_action_is_tried_and_no_word_is_used_twice() -> None:
     planned = plan.schedule(1, seconds=1800, sessions=4)
     kinds = Counter(act.kind for act in planned.acts)
-    assert set(kinds) == {*plan.WEIGHTS, "fork"}
+    assert set(kinds) == {*plan.WEIGHTS, "fork", "spawn"}
     tokens = [token for act in planned.acts for token in act.tokens]
     assert len(tokens) == len(set(tokens))
 

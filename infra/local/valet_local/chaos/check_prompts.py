@@ -7,7 +7,7 @@ from typing import cast
 from valet_local.chaos.records import History, Stored, Violation
 
 _ENDS = frozenset({"fact.session_terminated", "fact.session_failed"})
-_PROMPTING = frozenset({"prompt", "collect", "steer", "ask", "shell"})
+_PROMPTING = frozenset({"prompt", "collect", "steer", "ask", "shell", "note", "spawn"})
 
 
 def text(event: Stored, name: str) -> str:

@@ -4,7 +4,7 @@ it knows events by what docs/events.md says about them.
 
 from collections.abc import Callable, Iterable
 
-from valet_local.chaos import check_clients, check_effects, check_prompts
+from valet_local.chaos import check_clients, check_effects, check_prompts, check_terminals, check_tools
 from valet_local.chaos.records import History, Violation
 
 _SURPRISES = frozenset({500, 501})
@@ -69,6 +69,9 @@ RULES: tuple[Callable[[History], Iterable[Violation]], ...] = (
     check_clients.every_event,
     check_clients.texts_add_up,
     check_effects.effects_happen_once,
+    check_tools.notes_are_written_once,
+    check_tools.children_are_spawned_once,
+    check_terminals.output_is_whole,
     _at_rest,
     _rebuilt,
     _no_surprises,

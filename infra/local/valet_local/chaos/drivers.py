@@ -33,6 +33,7 @@ class People:
         self._forked = forked
         self._asks = {act.tokens[0]: act for act in acts if act.kind == "ask"}
         self._asked: set[str] = set()
+        self._children: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._do: dict[ActKind, Callable[[Act, str, str], Awaitable[object]]] = {
             "prompt": self._prompt,
@@ -47,17 +48,25 @@ class People:
             "unrevert": self._unrevert,
             "shell": self._shell,
             "fork": self._fork,
+            "note": self._note,
+            "spawn": self._spawn_child,
         }
 
     async def run(self) -> None:
         """Do everything. A person does one thing after the other, late when the one before took long."""
         people = [(session, client) for session in range(len(self._sessions)) for client in range(plan.CLIENTS)]
         await asyncio.gather(*(self._one(session, client) for session, client in people))
+        await self.done()
+
+    async def done(self) -> None:
+        """Return when what somebody began by the way is done as well."""
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
     def hear(self, event: Stored) -> None:
         """An event was stored: somebody may have to answer."""
+        if event.type == "fact.child_requested":
+            self._spawn(self._child(event.session_id, str(event.data.get("child_id", ""))))
         if event.type != "agent.question_asked":
             return
         question_id = str(event.data.get("question_id", ""))
@@ -74,7 +83,7 @@ class People:
         for act in self._acts:
             if (act.session, act.client) == (session, client):
                 await asyncio.sleep(max(0.0, act.at - self._clock()))
-                if act.kind == "fork":  # it has a life of its own
+                if act.kind == "fork":  # what it makes has a life of its own
                     self._spawn(self._do[act.kind](act, self._sessions[session], f"{session}.{client}"))
                 else:
                     await self._do[act.kind](act, self._sessions[session], f"{session}.{client}")
@@ -108,6 +117,29 @@ class People:
     async def _shell(self, act: Act, session_id: str, client: str) -> None:
         token = act.tokens[0]
         await self.send("shell", session_id, client, f": mark {token}; {_MARK.format(token=token)}", kind="shell")
+
+    async def _note(self, act: Act, session_id: str, client: str) -> None:
+        await self.send("note", session_id, client, f"note {act.tokens[0]}")
+
+    async def _spawn_child(self, act: Act, session_id: str, client: str) -> None:
+        await self.send("spawn", session_id, client, f"spawn {act.tokens[0]}")
+
+    async def _child(self, parent: str, child: str) -> None:
+        """An agent's child session: it works, and is ended."""
+        if child in self._children:
+            return
+        self._children.add(child)
+        asked = self._clock()
+        while await self._api.read(f"/api/sessions/{child}") is None:
+            await asyncio.sleep(1.0)  # it is asked for and will be made; if not, the checker says so
+            if self._clock() > asked + limits.RECOVERY_MOST:
+                return
+        await self._forked(child, parent)
+        await asyncio.sleep(limits.CHILD_LIFE)
+        for _ in range(limits.BETWEEN_TURNS):
+            if (await self._api.act("terminate", child, "child", "DELETE", "")).status != 404:
+                return
+            await asyncio.sleep(1.0)  # it is asked for and will be made
 
     async def _answer(self, session_id: str, client: str, question_id: str, after: float) -> None:
         await asyncio.sleep(after)

@@ -74,7 +74,7 @@ class Trouble:
 
     async def make(self, number: int, fault: Fault) -> None:
         """One fault, from its beginning to the recovery from it."""
-        session_id = self._sessions[fault.session] if fault.target in plan.SANDBOX else ""
+        session_id = self._sessions[fault.session] if fault.target in (*plan.SANDBOX, *plan.INSIDE) else ""
         began = self._clock()
         watching = self._watch(fault, session_id)
         try:
@@ -140,26 +140,31 @@ class Trouble:
         return "", found[0]
 
     def _watch(self, fault: Fault, session_id: str) -> "_ProbeWatch | _LogWatch | None":
-        if session_id:
+        if fault.target in plan.SANDBOX:
             killed = fault.kind == "kill"
             # a killed runner's last words may be stored after its death
             above = self._ears.epochs.get(session_id, 0) if killed and fault.target == "runner" else 0
             return _LogWatch(self._ears, session_id, "agent.turn_started" if killed else "", above_epoch=above)
-        probe = self._probes.of(fault.target)
-        return None if probe is None else _ProbeWatch(self._stage, probe)
+        probe = self._probes.of(fault.target, session_id)
+        return None if probe is None else _ProbeWatch(self._stage, probe, session_id)
 
 
 class _ProbeWatch:
-    """Recovery of a control-plane part, by asking it."""
+    """Recovery of a part that can be asked."""
 
-    def __init__(self, stage: Stage, probe: recovery.Probe) -> None:
+    def __init__(self, stage: Stage, probe: recovery.Probe, session_id: str) -> None:
         self._stage = stage
         self._probe = probe
+        self._session_id = session_id
 
     async def wait(self, fault: Fault, before: Identity | None) -> bool:
         async def probe() -> bool:
             # what a dead process has left in a queue must not count for its successor
-            fresh = fault.kind != "kill" or before is None or recovery.replaced(self._stage, fault.target, before)
+            fresh = (
+                fault.kind != "kill"
+                or before is None
+                or recovery.replaced(self._stage, fault.target, before, self._session_id)
+            )
             return fresh and await self._probe()
 
         return await recovery.until_useful(probe)
@@ -201,7 +206,10 @@ _NEEDS: dict[str, frozenset[str]] = {
     **dict.fromkeys(_CORE, _CORE),
     "portal": frozenset({"portal"}),
     "sandbox-controller": frozenset({"sandbox-controller", "nats", "postgres"}),
-    **dict.fromkeys(plan.SANDBOX, _CORE | {"sandbox-controller", "portal", *plan.SANDBOX}),
+    plan.SMALL: _CORE | {plan.SMALL},
+    **dict.fromkeys(
+        (*plan.SANDBOX, *plan.INSIDE), _CORE | {"sandbox-controller", "portal", *plan.SANDBOX, *plan.INSIDE}
+    ),
 }
 """Part → the parts that its probe goes through: a fault of any of them makes its recovery look longer."""
 
@@ -215,7 +223,7 @@ def marked_alone(records: list[FaultRecord]) -> list[FaultRecord]:
     def disturbs(other: FaultRecord, one: FaultRecord) -> bool:
         if other is one or other.missed or part_of(other) not in _NEEDS.get(part_of(one), ()):
             return False
-        if part_of(other) in plan.SANDBOX and other.session_id != one.session_id:
+        if part_of(other) in (*plan.SANDBOX, *plan.INSIDE) and other.session_id != one.session_id:
             return False
         (began, ended), (other_began, other_ended) = span(one), span(other)
         return began <= other_ended and other_began <= ended

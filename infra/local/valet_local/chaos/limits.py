@@ -22,6 +22,12 @@ half of what the broker needs to give a client up."""
 FORKS = 2
 """Forks of a run at most: each is one more agent, with half a gigabyte and two seconds of processor time to start."""
 
+SPAWNS = 2
+"""Child sessions of a run at most, for the same reason."""
+
+CHILD_LIFE = 25.0
+"""Until a child is ended for good: it has worked by then, or its sandbox has not come yet."""
+
 FORK_LIFE = 25.0
 """Until a fork is ended for good, its queue with it."""
 
@@ -35,6 +41,22 @@ QUESTION_TIMEOUT = 6.0
 
 ANSWER_SOON = 4.0
 """A person answers within that time: before the default, or about then."""
+
+LINE_EVERY = 0.1
+"""Between two lines of the program that a terminal shows: ten bytes each, so that its output is never so much that the
+sandbox has to drop any."""
+
+TERMINAL_RETRY = 0.5
+"""Before a terminal asks again for the way in."""
+
+TERMINAL_CONNECT = 8.0
+"""To have a process, or a connection to it."""
+
+TERMINAL_SILENCE = 15.0
+"""A terminal on which nothing comes for that long is connected to anew: longer than the longest pause."""
+
+TOOL_TIMEOUT = 5.0
+"""One answer to an agent's tool."""
 
 REQUEST_TIMEOUT = 20.0
 """One attempt of a request; the api itself gives up after ten seconds."""

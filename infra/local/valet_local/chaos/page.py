@@ -54,6 +54,9 @@ def counted(made: ChaosReport) -> list[str]:
         ("pieces of text streamed", f"{figures.deltas:,}"),
         ("events delivered to clients", f"{figures.deliveries:,} to {figures.clients}"),
         ("times a client came back", f"{figures.reconnects:,}"),
+        ("bytes of terminals", f"{figures.terminal_bytes:,} over {figures.terminal_connections:,} connections"),
+        ("memories and tasks written by agents", f"{figures.notes:,}"),
+        ("child sessions spawned", f"{figures.children:,}"),
         ("violations", f"{len(made.violations):,}"),
     ]
     return ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]

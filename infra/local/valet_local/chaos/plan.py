@@ -15,12 +15,19 @@ from valet_local.chaos.records import ActKind, FaultKind
 
 Answer = Literal["person", "both", "nobody"]
 
-PROCESSES = ("nats", "postgres", "api", "session-ledger", "event-bus", "sandbox-controller", "portal")
+SMALL = "knowledge+automation"
+"""The process that small services share on one machine."""
+
+PROCESSES = ("nats", "postgres", "api", "session-ledger", "event-bus", "sandbox-controller", "portal", SMALL)
 """The control plane."""
 
 SANDBOX = ("runner", "opencode")
+"""What a session's turns need."""
 
-LINKED = ("api", "session-ledger", "event-bus", "sandbox-controller", "portal")
+INSIDE = ("gateway", "processes")
+"""What is in a sandbox besides; turns go on without."""
+
+LINKED = ("api", "session-ledger", "event-bus", "sandbox-controller", "portal", SMALL)
 """Services whose connections go through a link of the run."""
 
 CLIENTS = 2
@@ -38,6 +45,7 @@ WEIGHTS: dict[ActKind, int] = {
     "revert": 4,
     "unrevert": 2,
     "shell": 6,
+    "note": 8,
 }
 
 
@@ -89,7 +97,8 @@ def schedule(seed: int, *, seconds: float, sessions: int) -> Schedule:
     for session in range(sessions):
         for client in range(CLIENTS):
             acts += _acts(random.Random(f"acts/{seed}/{session}/{client}"), seconds, session, client)
-    acts += _forks(random.Random(f"forks/{seed}"), seconds, sessions)
+    acts += _rare("fork", limits.FORKS, random.Random(f"forks/{seed}"), seconds, sessions)
+    acts += _rare("spawn", limits.SPAWNS, random.Random(f"spawns/{seed}"), seconds, sessions)
     acts.sort(key=lambda act: (act.at, act.session, act.client))
     faults = tuple(_faults(random.Random(f"faults/{seed}"), seconds, sessions))
     return Schedule(seed=seed, seconds=seconds, sessions=sessions, acts=tuple(acts), faults=faults)
@@ -118,14 +127,15 @@ def _acts(chance: random.Random, seconds: float, session: int, client: int) -> I
         at += chance.uniform(0.3, 1.7) * limits.ACT_GAP
 
 
-def _forks(chance: random.Random, seconds: float, sessions: int) -> Iterator[Act]:
-    for _ in range(min(limits.FORKS, sessions // 2)):
+def _rare(kind: ActKind, most: int, chance: random.Random, seconds: float, sessions: int) -> Iterator[Act]:
+    """What makes a session more."""
+    for _ in range(min(most, sessions // 2)):
         at = chance.uniform(0.3, 0.7) * seconds
         yield Act(
             at=round(at, 3),
             session=chance.randrange(sessions),
             client=chance.randrange(CLIENTS),
-            kind="fork",
+            kind=kind,
             tokens=_tokens(chance),
             choice=chance.randrange(1 << 16),
         )
@@ -169,14 +179,14 @@ def _dealt(chance: random.Random) -> list[tuple[FaultKind, str]]:
     chance.shuffle(others)
     deck: list[tuple[FaultKind, str]] = []
     while kills or others:
-        pile = kills if kills and (len(deck) % 2 == 0 or not others) else others
+        pile = kills if kills and (len(deck) % 5 in (0, 2, 3) or not others) else others
         deck.append(pile.pop())
     return deck[::-1]  # dealt from the end
 
 
 def every_fault() -> Iterator[tuple[FaultKind, str]]:
     """One of each."""
-    for target in (*PROCESSES, *SANDBOX):
+    for target in (*PROCESSES, *SANDBOX, *INSIDE):
         yield "kill", target
         yield "pause", target
     for service in LINKED:
@@ -205,6 +215,6 @@ def in_words(planned: Schedule) -> str:
 
 
 def _fault_in_words(fault: Fault) -> str:
-    where = f" of session {fault.session}" if fault.target in (*SANDBOX, "client") else ""
+    where = f" of session {fault.session}" if fault.target in (*SANDBOX, *INSIDE, "client") else ""
     length = f" for {fault.seconds:.1f} s" if fault.kind in ("pause", "freeze") else ""
     return f"** {fault.kind} {fault.target}{where}{length}"

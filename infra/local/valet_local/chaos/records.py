@@ -17,6 +17,8 @@ ActKind = Literal[
     "revert",
     "unrevert",
     "shell",
+    "note",
+    "spawn",
     "fork",
     "terminate",
     "answer",
@@ -119,6 +121,32 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True):
     """Of a fork: the session it was made from."""
 
 
+class TerminalConnection(msgspec.Struct, kw_only=True):
+    """What came of a process's output over one connection, as it came."""
+
+    asked: int
+    """The offset from which on it was asked for."""
+    offset: int
+    """What the sandbox said the first byte's is."""
+    dropped: int
+    """And how many it does not have any more."""
+    running: bool
+    """Whether the process ran when it was connected to."""
+    text: str = ""
+    ended: int | None = None
+    """The offset behind the last byte, if the end was told."""
+    refused: bool = False
+    """Whether it was refused, although the process runs."""
+
+
+class TerminalRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A process on a terminal that writes numbered lines, as one client saw it."""
+
+    session_id: str
+    process_id: str
+    connections: list[TerminalConnection]
+
+
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """A whole run."""
 
@@ -130,6 +158,11 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     acts: list[ActRecord]
     faults: list[FaultRecord]
     sessions: list[SessionRecord]
+    terminals: list[TerminalRecord] = []
+    memories: list[str] = []
+    """What is remembered at the end: the text of each memory."""
+    tasks: list[str] = []
+    """The title of each task on the board."""
     rebuild: str = ""
     """What `valet ledger rebuild --verify` said against the read models; empty when they are equal."""
 

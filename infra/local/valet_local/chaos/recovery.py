@@ -1,6 +1,7 @@
 """How long a part needs until it is useful again: asked from outside, by what it is there for."""
 
 import asyncio
+import os
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,9 +11,12 @@ import httpx
 import msgspec
 import nats
 import nats.errors
-from valet_service import broker
+from nats.aio.client import RawCredentials
+from valet_protocol import subjects
+from valet_protocol.ids import new_id
+from valet_service import broker, credentials
 
-from valet_local.chaos import limits, targets
+from valet_local.chaos import limits, plan, targets
 from valet_local.chaos.stage import Stage
 from valet_local.identity import Identity
 
@@ -39,8 +43,9 @@ class Probes:
         """End its connections."""
         await self._http.aclose()
 
-    def of(self, target: str) -> Probe | None:
-        """The probe of a control-plane part, or of the service at the end of a link; None where there is none."""
+    def of(self, target: str, session_id: str = "") -> Probe | None:
+        """The probe of a control-plane part, of the service at the end of a link, or of a part of a session's sandbox;
+        None where there is none."""
         probes: dict[str, Probe] = {
             "api": self._ready,
             "event-bus": self._synced,
@@ -49,6 +54,9 @@ class Probes:
             "postgres": self._command,
             "sandbox-controller": self._takes_requests,
             "portal": self._door_opens,
+            plan.SMALL: self._tools_answer,
+            "gateway": lambda: self._gateway_lets_in(session_id, "/health"),
+            "processes": lambda: self._gateway_lets_in(session_id, "/v1/processes"),
         }
         return probes.get(target.rpartition(":")[2])
 
@@ -98,6 +106,49 @@ class Probes:
         finally:
             writer.close()
 
+    async def _tools_answer(self) -> bool:
+        """An agent could read what is remembered and the task board."""
+        return all(
+            [await ask_as_sandbox(self._stage, self._session_id, tool) for tool in ("list_memories", "list_tasks")]
+        )
+
+    async def _gateway_lets_in(self, session_id: str, path: str) -> bool:
+        """Asked as a person would: for the way in, then there."""
+        way = await self._http.get(f"/api/sessions/{session_id}/sandbox-token", params={"service": "processes"})
+        if way.status_code != 200:
+            return False
+        given: dict[str, Any] = way.json()
+        url, headers = f"{given['urls']['gateway']}{path}", {"Authorization": f"Bearer {given['token']}"}
+        return (await self._http.get(url, headers=headers)).status_code == 200
+
+
+async def ask_as_sandbox(stage: Stage, session_id: str, tool: str, **fields: object) -> dict[str, Any]:
+    """A tool of a session's agent, with credentials like its runner's. Raises nats-py's errors."""
+    account = credentials.key_from_seed((stage.places.keys / "account.seed").read_text())
+    text = credentials.creds(
+        account,
+        "chaos",
+        credentials.runner_permissions(session_id),
+        entropy=os.urandom(32),
+        now=int(time.time()),
+    )
+    nc = await nats.connect(
+        stage.state.nats_url,
+        user_credentials=RawCredentials(text),  # type: ignore[arg-type]
+        inbox_prefix=subjects.runner_inbox(session_id),
+        allow_reconnect=False,
+        connect_timeout=1,
+        error_cb=_quiet,
+    )
+    try:
+        body = msgspec.json.encode({"session_id": session_id, "request_id": new_id(), **fields})
+        answer = await nc.request(subjects.sandbox_request(session_id, tool), body, timeout=limits.TOOL_TIMEOUT)
+        if answer.headers:
+            raise nats.errors.Error(f"{tool} was refused: {answer.data[:200]!r}")
+        return msgspec.json.decode(answer.data)
+    finally:
+        await broker.close(nc)
+
 
 async def _quiet(_: Exception) -> None:
     """What fails here fails on purpose."""
@@ -133,7 +184,7 @@ async def _attempt(probe: Probe) -> bool:
         return False
 
 
-def replaced(stage: Stage, target: str, before: Identity) -> bool:
+def replaced(stage: Stage, target: str, before: Identity, session_id: str = "") -> bool:
     """Whether another process has taken the place of one that was killed."""
-    now = targets.processes(stage.places, target, "")
+    now = targets.processes(stage.places, target, session_id)
     return bool(now) and now[0] != before

@@ -15,7 +15,7 @@ from valet_local.chaos.plan import Schedule
 from valet_local.chaos.records import FaultKind, FaultRecord, History, Violation
 
 TARGETS: dict[str, float] = {
-    **dict.fromkeys(plan.LINKED, limits.SERVICE_TARGET),
+    **dict.fromkeys((*plan.LINKED, *plan.INSIDE), limits.SERVICE_TARGET),
     "nats": limits.SERVER_TARGET,
     "postgres": limits.SERVER_TARGET,
     "runner": limits.SANDBOX_TARGET,
@@ -66,6 +66,13 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """How often a client came back."""
     deliveries: int
     """Events that clients got."""
+    terminal_bytes: int = 0
+    """That came out of terminals, over so many connections:"""
+    terminal_connections: int = 0
+    notes: int = 0
+    """Memories and tasks that agents wrote."""
+    children: int = 0
+    """Sessions that agents spawned."""
 
 
 class ChaosReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +127,10 @@ def figures(history: History) -> Figures:
         clients=len(history.clients),
         reconnects=sum(max(0, client.connections - 1) for client in history.clients),
         deliveries=len(received),
+        terminal_bytes=sum(len(one.text) for record in history.terminals for one in record.connections),
+        terminal_connections=sum(len(record.connections) for record in history.terminals),
+        notes=len(history.memories) + len(history.tasks),
+        children=sum(event.type == "fact.child_requested" for event in history.stream),
     )
 
 
@@ -135,7 +146,9 @@ def recoveries(faults: list[FaultRecord]) -> list[Recovery]:
     """Of every part and kind of fault, in the order of the schedule's deck."""
     found: list[Recovery] = []
     kinds: list[tuple[str, FaultKind]] = [
-        (part, kind) for kind in ("kill", "pause", "cut", "freeze") for part in (*plan.PROCESSES, *plan.SANDBOX)
+        (part, kind)
+        for kind in ("kill", "pause", "cut", "freeze")
+        for part in (*plan.PROCESSES, *plan.SANDBOX, *plan.INSIDE)
     ]
     for part, kind in kinds:
         these = [f for f in faults if f.kind == kind and part_of(f) == part and not f.missed]

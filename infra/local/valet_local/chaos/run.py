@@ -26,9 +26,10 @@ from valet_local.chaos.faults import Ears, Trouble, marked_alone
 from valet_local.chaos.plan import Schedule
 from valet_local.chaos.raw_log import Tap
 from valet_local.chaos.records import ClientRecord, History, SessionRecord, Stored
-from valet_local.chaos.recovery import Probes
+from valet_local.chaos.recovery import Probes, ask_as_sandbox
 from valet_local.chaos.report import ChaosReport
 from valet_local.chaos.stage import Stage
+from valet_local.chaos.terminals import Terminal
 from valet_local.chaos.watchers import Client, SseClient, WsClient
 from valet_local.cli.scripted_model import playing
 
@@ -78,6 +79,7 @@ class _Run:
         self._ears = Ears()
         self._clients: list[Client] = []
         self._following: list[asyncio.Task[None]] = []
+        self._terminals: list[Terminal] = []
         self._sources: dict[str, str] = {}
         """Session → the one it was forked from; empty for those that were not."""
 
@@ -147,6 +149,10 @@ class _Run:
                 if time.monotonic() > deadline or view.get("status") == "failed":
                     raise ChaosFailed(f"session {session_id} was not ready before any fault: {view}")
                 await asyncio.sleep(limits.POLL * 5)
+        for session_id in sessions:
+            terminal = Terminal(self._stage.url, self._stage.token, session_id)
+            self._terminals.append(terminal)
+            self._following.append(asyncio.create_task(terminal.run()))
         self._began = time.monotonic()
         return sessions
 
@@ -179,13 +185,18 @@ class _Run:
     async def _close_sessions(self, people: People) -> dict[str, str]:
         """A last prompt for everybody; the prompt of each session. Returns when all rest, or the time is up."""
         closing: dict[str, str] = {}
-        for session_id in self._sources:
-            if (await self._view(session_id)).get("status") not in ("terminated", "failed"):
-                sent = await people.send("prompt", session_id, "end", "rest")
-                closing[session_id] = str(sent.answer.get("prompt_id", ""))
         deadline = time.monotonic() + limits.REST
-        for session_id in self._sources:
-            await self._until_rest(session_id, deadline)
+        seen: set[str] = set()
+        # a prompt that waited may have the agent spawn a child only now
+        while fresh := [session_id for session_id in self._sources if session_id not in seen]:
+            seen.update(fresh)
+            for session_id in fresh:
+                if (await self._view(session_id)).get("status") not in ("terminated", "failed"):
+                    sent = await people.send("prompt", session_id, "end", "rest")
+                    closing[session_id] = str(sent.answer.get("prompt_id", ""))
+            for session_id in fresh:
+                await self._until_rest(session_id, deadline)
+            await people.done()
         return closing
 
     async def _until_rest(self, session_id: str, deadline: float) -> None:
@@ -209,7 +220,9 @@ class _Run:
         self._tell("reading the log and what every client got")
         stream = await raw_log.read_all(self._stage.state)
         await self._until_clients_have(stream)
-        sessions = [await self._session(session_id, closing, stream) for session_id in self._sources]
+        sessions = [await self._session(session_id, closing, stream) for session_id in tuple(self._sources)]
+        memories = await self._all("list_memories", "before")
+        tasks = await self._all("list_tasks", "after")
         self._tell("comparing the read models with a rebuild")
         rebuild = await asyncio.to_thread(_verify, self._stage.places.data)
         last = stream[-1].seq if stream else 0
@@ -220,8 +233,23 @@ class _Run:
             acts=self._api.acts,
             faults=marked_alone(trouble.records),
             sessions=sessions,
+            terminals=[record for terminal in self._terminals for record in terminal.records()],
+            memories=[str(item["content"]) for item in memories],
+            tasks=[str(item["title"]) for item in tasks],
             rebuild=rebuild,
         )
+
+    async def _all(self, tool: str, cursor: str) -> list[dict[str, Any]]:
+        """Every page of what an agent could read."""
+        session_id = next(iter(self._sources))
+        items: list[dict[str, Any]] = []
+        more: dict[str, object] = {}
+        while True:
+            page = await ask_as_sandbox(self._stage, session_id, tool, **more)
+            items += page["items"]
+            if page.get("next") is None:
+                return items
+            more = {cursor: page["next"]}
 
     async def _until_clients_have(self, stream: list[Stored]) -> None:
         """Give every client the time to get the end of its session. One that does not is found by the checker."""

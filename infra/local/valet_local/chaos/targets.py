@@ -3,12 +3,16 @@
 import msgspec
 import psutil
 
-from valet_local.chaos import plan
 from valet_local.identity import Identity, identify
 from valet_local.layout import Layout
 from valet_local.leftovers import Recorded, RecordedSandbox
 
-_WORDS = {"runner": "valet_runner", "opencode": "opencode"}
+_WORDS = {
+    "runner": "valet_runner",
+    "opencode": "opencode",
+    "gateway": "valet_gateway",
+    "processes": "valet_processes",
+}
 """By what the command line of a sandbox's process is known."""
 
 
@@ -16,9 +20,9 @@ def processes(places: Layout, target: str, session_id: str) -> list[Identity]:
     """The processes that are the target now, its root first; empty when it does not run at this moment.
 
     A server or service is one process, but PostgreSQL, which is stopped with all its backends. `session_id` says whose
-    runner or agent is meant.
+    runner, agent, gateway or process service is meant.
     """
-    if target in plan.SANDBOX:
+    if target in _WORDS:
         return _in_sandbox(places, session_id, _WORDS[target])
     root = _supervised(places, target)
     if root is None:
