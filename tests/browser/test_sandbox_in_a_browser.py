@@ -1,44 +1,20 @@
 """What a person sees of a sandbox in a browser: the terminal, and the desktop where the machine has one."""
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from harness import limits
-from harness.browser import CHROMIUM, Page
+from harness.browser import CHROMIUM, Page, address
 from harness.platform import Platform
-from harness.waiting import until
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on this machine (Debian: chromium)")
 
 DESKTOP = ("Xvfb", "fluxbox", "x11vnc", "websockify")
 
 
-@pytest.fixture
-def page(tmp_path: Path) -> Iterator[Page]:
-    opened = Page(tmp_path / "profile")
-    yield opened
-    opened.close()
-
-
 @pytest.fixture(scope="module")
 def session(platform: Platform) -> str:
     return platform.create(title="seen in a browser")["id"]
-
-
-def address(platform: Platform, session: str, service: str) -> str:
-    """Where a service of the sandbox is, with a token for it."""
-
-    def asked() -> str | None:
-        path = f"/api/sessions/{session}/sandbox-token"
-        response = platform.request("GET", path, params={"service": service})
-        if response.status_code != 200:
-            return None
-        way = response.json()
-        return f"{way['urls'][service]}?token={way['token']}"
-
-    return until(asked, limits.TURN, "the sandbox's gateway")
 
 
 def test_a_person_works_in_the_terminal(platform: Platform, session: str, page: Page, tmp_path: Path) -> None:
@@ -49,6 +25,26 @@ def test_a_person_works_in_the_terminal(platform: Platform, session: str, page: 
     page.type("echo seen-$((40 + 2))")
     page.until(f"({rows}).includes('seen-42')", "what the shell answers")
     assert len(page.screenshot(tmp_path / "terminal.png")) > 2_000
+
+
+def test_the_terminal_draws_every_colour_and_answers_no_question_twice(
+    platform: Platform, session: str, page: Page
+) -> None:
+    page.open(address(platform, session, "ttyd"))
+    rows = "(document.querySelector('.xterm-rows')?.innerText ?? '')"
+    page.until(f"{rows}.includes('$')", "the shell's prompt")
+    page.type("clear; printf '\\e[38;2;255;100;0morange\\e[0m'; echo; echo drawn-$((40 + 2))")
+    page.until(f"{rows}.includes('drawn-42')", "what the shell answers")
+    orange = "[...document.querySelectorAll('.xterm-rows span')].find(each => each.innerText === 'orange')"
+    assert page.value(f"getComputedStyle({orange}).color") == "rgb(255, 100, 0)"
+    # a program asks the terminal what it is; a page that comes later sees the question, and the answer is long given
+    page.type("printf '\\e[c'; read -rst 5 -d c answer; echo asked-$((40 + 3)) ${#answer}")
+    page.until(f"/asked-43 [1-9]/.test({rows})", "the terminal's answer")
+    page.reload()
+    page.until(f"/asked-43 [1-9]/.test({rows})", "the output so far")
+    page.type("echo again-$((40 + 4))")
+    page.until(f"{rows}.includes('again-44')", "what the shell answers now")
+    assert page.value(f"/[$#] echo again-/.test({rows})"), page.value(rows)
 
 
 @pytest.mark.skipif(

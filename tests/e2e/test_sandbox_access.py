@@ -1,5 +1,6 @@
 """From outside into a sandbox, the whole way: a token of the API, the portal's port, the gateway, what is behind it."""
 
+import contextlib
 import json
 import uuid
 from collections.abc import Iterator
@@ -12,7 +13,8 @@ import pytest
 from harness import limits
 from harness.platform import Platform
 from harness.waiting import until
-from websockets.sync.client import connect
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
 from websockets.typing import Subprotocol
 
 
@@ -143,6 +145,70 @@ def test_nobody_else_gets_in(platform: Platform, session: str, way: dict[str, An
     assert httpx.get(way["urls"]["gateway"] + "/health").json()["healthy"] is True
 
 
+@contextlib.contextmanager
+def terminal(way: dict[str, Any]) -> Iterator[ClientConnection]:
+    """A page with a terminal, which has shown something."""
+    url = way["urls"]["ttyd"].replace("http", "ws", 1) + f"ws?token={way['token']}"
+    with connect(url, subprotocols=[Subprotocol("tty")], open_timeout=limits.REQUEST, proxy=None) as page:
+        page.send(json.dumps({"AuthToken": "", "columns": 80, "rows": 24}).encode())
+        assert page.recv(limits.REQUEST)
+        yield page
+
+
+def put_out(page: ClientConnection) -> int | None:
+    """Wait until a page is; gives the code it is told."""
+    try:
+        while True:
+            page.recv(limits.REQUEST)
+    except ConnectionClosed:
+        return page.close_code
+
+
+def test_whoever_may_no_longer_write_is_out_at_once_and_in_again_with_a_new_token(
+    platform: Platform, session: str, way: dict[str, Any]
+) -> None:
+    made = platform.request("POST", "/api/users", json={"name": f"u{uuid.uuid4().hex[:12]}"}).json()
+    at = f"/api/sessions/{session}"
+    theirs = f"{at}/participants/{made['id']}"
+
+    def role(role: str) -> None:
+        assert platform.request("PUT", theirs, json={"role": role}).status_code == 200
+
+    def link() -> str:
+        link = platform.request("POST", f"{at}/links", json={"role": "collaborator"}).json()
+        assert client.post("/api/join", json={"token": link["token"]}).status_code == 200
+        return f"{at}/links/{link['link_id']}"
+
+    def status(**how: Any) -> int:
+        return httpx.get(way["urls"]["processes"], timeout=limits.REQUEST, **how).status_code
+
+    old: list[str] = []
+    with platform.client(made["token"]) as client, terminal(way) as mine:
+        for let_in, put_away in (
+            (lambda: role("collaborator"), lambda _: platform.request("DELETE", theirs)),
+            (lambda: role("collaborator"), lambda _: role("viewer")),
+            (lambda: platform.request("DELETE", theirs) and link(), lambda made: platform.request("DELETE", made)),
+        ):
+            how = let_in()
+            given = client.get(f"{at}/sandbox-token").json()
+            browser = httpx.Cookies(httpx.get(given["urls"]["processes"], params={"token": given["token"]}).cookies)
+            assert browser
+            assert [status(params={"token": token}) for token in [*old, given["token"]]] == [401] * len(old) + [200]
+            assert status(cookies=browser) == 200
+            with terminal(given) as one, terminal(given) as another:
+                put_away(how)
+                assert [put_out(one), put_out(another)] == [1008, 1008]
+            assert (status(params={"token": given["token"]}), status(cookies=browser)) == (401, 401)
+            assert client.get(f"{at}/sandbox-token").status_code in (403, 404)
+            old.append(given["token"])
+        mine.send(b"0echo owner-$((40 + 2))\r")
+        seen = b""
+        while b"owner-42" not in seen:
+            message = mine.recv(limits.REQUEST)
+            assert isinstance(message, bytes)
+            seen += message[1:]
+
+
 def test_a_killed_portal_is_back_at_the_same_address(platform: Platform, way: dict[str, Any]) -> None:
     portal = platform.find("valet_sandbox_controller.portal")
     portal.kill()
@@ -156,3 +222,21 @@ def test_a_killed_portal_is_back_at_the_same_address(platform: Platform, way: di
 
     until(healthy, limits.READY, "the same port")
     assert urlsplit(way["urls"]["gateway"]).hostname == "127.0.0.1"
+
+
+def test_nothing_of_a_session_that_was_ended_can_be_reached_at_its_port(
+    platform: Platform, session: str, way: dict[str, Any]
+) -> None:
+    """The last here: it ends the session of all the others."""
+    with terminal(way) as page:
+        assert platform.request("DELETE", f"/api/sessions/{session}").is_success
+        put_out(page)
+
+    def gone() -> bool:
+        try:
+            return httpx.get(way["urls"]["gateway"] + "/health", timeout=limits.REQUEST).status_code >= 500
+        except httpx.TransportError:
+            return True
+
+    until(gone, limits.REQUEST, "the end of the sandbox")
+    assert platform.request("GET", f"/api/sessions/{session}/sandbox-token").status_code == 409

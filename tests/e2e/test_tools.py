@@ -5,6 +5,7 @@ services that answer are the real ones.
 """
 
 import base64
+import json
 import struct
 import zlib
 from collections.abc import Iterator
@@ -16,33 +17,67 @@ from harness import limits
 from harness.platform import Platform
 from harness.waiting import until
 
+_ASKS = """
+import json, os, sys, urllib.error, urllib.parse, urllib.request
+at, bearer = os.environ["VALET_API_URL"], {"Authorization": "Bearer " + os.environ["VALET_API_TOKEN"]}
+door = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+for line in sys.stdin:
+    verb, path, fields = json.loads(line)
+    query = "?" + urllib.parse.urlencode(fields) if verb == "GET" and fields else ""
+    body = None if verb == "GET" else json.dumps(fields).encode()
+    head = bearer if body is None else {**bearer, "Content-Type": "application/json"}
+    try:
+        answer = door.open(urllib.request.Request(at + path + query, body, head, method=verb))
+    except urllib.error.HTTPError as refused:
+        answer = refused
+    print(json.dumps([answer.status, answer.read().decode()]), flush=True)
+"""
+"""A program in the sandbox that asks what it is told to: nobody outside may ask as the agent does."""
+
 
 class Agent:
-    """A session's agent, for what its programs may ask: the address and the token are in its environment."""
+    """A session's agent, for what its programs may ask: the address and the token are in their environment."""
 
     def __init__(self, platform: Platform, session: str) -> None:
         self.session = session
-        platform.prompt(session, "bash echo token=$VALET_API_TOKEN")
+        until(lambda: platform.session(session)["status"] == "ready", limits.TURN, "the end of the boot")
 
-        def printed() -> str | None:
-            parts = [part for message in platform.messages(session) for part in message["parts"]]
-            found = [part["output"].strip() for part in parts if (part.get("output") or "").startswith("token=")]
-            return found[0].removeprefix("token=") if found else None
+        def way_in() -> dict[str, Any] | None:
+            response = platform.request("GET", f"/api/sessions/{session}/sandbox-token")
+            return response.json() if response.status_code == 200 else None
 
-        token = until(printed, limits.TURN, "the token")
-        way = platform.request("GET", f"/api/sessions/{session}/sandbox-token").json()
+        way = until(way_in, limits.TURN, "the sandbox's gateway")
         self._client = httpx.Client(
-            base_url=way["urls"]["gateway"], headers={"Authorization": f"Bearer {token}"}, timeout=limits.REQUEST
+            base_url=way["urls"]["gateway"],
+            headers={"Authorization": f"Bearer {way['token']}"},
+            timeout=limits.REQUEST,
         )
 
+        def started() -> str | None:
+            response = self._client.post("/v1/processes", json={"command": "python3", "args": ["-c", _ASKS]})
+            assert response.status_code in (201, 502, 503), response.text
+            return f"/v1/processes/{response.json()['id']}" if response.status_code == 201 else None
+
+        self._program = until(started, limits.TURN, "the process service")
+        self._read = 0
+
     def call(self, route: str, expected: int = 200, /, **fields: Any) -> Any:
-        verb, path = route.split()
-        if verb == "GET":
-            response = self._client.get(path, params=fields)
-        else:
-            response = self._client.request(verb, path, json=fields)
-        assert response.status_code == expected, f"{route}: {response.status_code} {response.text}"
-        return response.json()
+        self.tell(route, **fields)
+
+        def answer() -> bytes | None:
+            output = self._client.get(f"{self._program}/output", params={"offset": self._read})
+            return output.content if output.content.endswith(b"\n") else None
+
+        said = until(answer, limits.REQUEST, f"the answer to {route}")
+        self._read += len(said)
+        status, text = json.loads(said)
+        assert status == expected, f"{route}: {status} {text}"
+        return json.loads(text)
+
+    def tell(self, route: str, /, **fields: Any) -> None:
+        """Ask without waiting for the answer."""
+        told = json.dumps([*route.split(), fields]) + "\n"
+        assert self._client.post(f"{self._program}/input", json={"data": told}).is_success
 
     def close(self) -> None:
         self._client.close()
@@ -81,7 +116,7 @@ def test_a_child_is_spawned_works_reports_and_is_done(platform: Platform, parent
     agent = Agent(platform, child)
     try:
         assert agent.call("POST /api/notify-parent", content="say the parent knows")["session"] == parent.session
-        agent.call("POST /api/complete-session", summary="all is said")
+        agent.tell("POST /api/complete-session", summary="all is said")  # its sandbox may be gone before the answer
     finally:
         agent.close()
     until(lambda: platform.session(child)["status"] == "terminated", limits.TURN, "the child's end")

@@ -5,7 +5,7 @@ import time
 import pytest
 from valet_gateway import admission, cookies, headers, origins, provider_documents, queries, routes, targets, tunnels
 from valet_gateway import ttyd_protocol as ttyd
-from valet_gateway.admission import Door, Shown
+from valet_gateway.admission import Access, Door, Shown
 from valet_gateway.cookies import Grant
 from valet_gateway.errors import BadTarget, HeadRefused, MethodRefused, NotAdmitted
 from valet_gateway.headers import Onward
@@ -16,6 +16,7 @@ from valet_protocol.events.machine import Tunnel
 from valet_service.sandbox_token import Service
 
 DOOR = Door(session_id=SESSION, key=KEY, tools_token=TOOLS_TOKEN)
+ALL = Access(seq=0, since={"usr_1": 0})
 APP = Target(port=3000)
 ONWARD = Onward(host="box.example", prefix="/t/app", secure=False, peer="10.0.0.1", subject="usr_1")
 
@@ -106,7 +107,7 @@ def test_a_persons_token_opens_its_service_only(path: str, services: set[str]) -
     opened: set[str] = set()
     for service in every:
         try:
-            admission.admit(routes.find(path), Shown(bearer=token(service)), DOOR, time.time())
+            admission.admit(routes.find(path), Shown(bearer=token(service)), DOOR, ALL, time.time())
         except NotAdmitted:
             continue
         opened.add(service)
@@ -115,44 +116,51 @@ def test_a_persons_token_opens_its_service_only(path: str, services: set[str]) -
 
 def test_the_tools_token_opens_the_tools_and_nothing_else() -> None:
     for path in ("/api/tasks", "/api/tunnels/app", "/mcp"):
-        admitted = admission.admit(routes.find(path), Shown(bearer=TOOLS_TOKEN), DOOR, 0)
+        admitted = admission.admit(routes.find(path), Shown(bearer=TOOLS_TOKEN, inside=True), DOOR, ALL, 0)
         assert (admitted.subject, admitted.grant) == ("agent", None)
     for path in ("/ttyd/", "/v1/processes", "/opencode/session", "/t/app/"):
         with pytest.raises(NotAdmitted):
-            admission.admit(routes.find(path), Shown(bearer=TOOLS_TOKEN), DOOR, 0)
+            admission.admit(routes.find(path), Shown(bearer=TOOLS_TOKEN, inside=True), DOOR, ALL, 0)
     with pytest.raises(NotAdmitted):
-        admission.admit(routes.find("/mcp"), Shown(url_token=TOOLS_TOKEN), DOOR, 0)
+        admission.admit(routes.find("/mcp"), Shown(url_token=TOOLS_TOKEN, inside=True), DOOR, ALL, 0)
+
+
+def test_the_tools_token_is_of_no_use_outside_the_sandbox() -> None:
+    with pytest.raises(NotAdmitted):
+        admission.admit(routes.find("/mcp"), Shown(bearer=TOOLS_TOKEN), DOOR, ALL, 0)
 
 
 def test_only_the_platform_reaches_the_agents_server_and_gets_no_cookie_for_it() -> None:
     route = routes.find("/opencode/session")
-    admitted = admission.admit(route, Shown(bearer=token("opencode", sub="platform")), DOOR, time.time())
+    admitted = admission.admit(route, Shown(bearer=token("opencode", sub="platform")), DOOR, ALL, time.time())
     assert admitted.grant is None
     forged = Grant(sub="platform", until={"opencode": 2**40, "*": 2**40})
-    for shown in (Shown(cookie=forged), Shown(bearer=token("opencode")), Shown(bearer=token("*", sub="platform"))):
+    for shown in (Shown(cookies=(forged,)), Shown(bearer=token("opencode")), Shown(bearer=token("*", sub="platform"))):
         with pytest.raises(NotAdmitted):
-            admission.admit(route, shown, DOOR, time.time())
+            admission.admit(route, shown, DOOR, ALL, time.time())
 
 
 def test_a_bad_token_is_not_made_good_by_a_cookie_beside_it() -> None:
     cookie = Grant(sub="usr_1", until={"*": 2**40})
     with pytest.raises(NotAdmitted):
-        admission.admit(routes.find("/ttyd/"), Shown(url_token=token(seconds=-1), cookie=cookie), DOOR, time.time())
+        admission.admit(
+            routes.find("/ttyd/"), Shown(url_token=token(seconds=-1), cookies=(cookie,)), DOOR, ALL, time.time()
+        )
 
 
 def test_the_own_authorization_of_a_program_passes_beside_a_cookie() -> None:
     cookie = Grant(sub="usr_1", until={"t": 2**40})
-    admitted = admission.admit(routes.find("/t/app/"), Shown(bearer="its own", cookie=cookie), DOOR, 0)
+    admitted = admission.admit(routes.find("/t/app/"), Shown(bearer="its own", cookies=(cookie,)), DOOR, ALL, 0)
     assert not admitted.authorization_is_ours
     with pytest.raises(NotAdmitted):
-        admission.admit(routes.find("/t/app/"), Shown(bearer="its own"), DOOR, 0)
+        admission.admit(routes.find("/t/app/"), Shown(bearer="its own"), DOOR, ALL, 0)
 
 
 # -- cookies
 
 
 def test_a_cookie_is_good_for_a_quarter_of_an_hour_and_for_what_its_tokens_opened() -> None:
-    grant = cookies.extend(cookies.extend(None, "usr_1", "vscode", 1000), "usr_1", "ttyd", 1600)
+    grant = cookies.extend(cookies.extend(None, "usr_1", "vscode", 0, 1000), "usr_1", "ttyd", 0, 1600)
     assert grant.opens("vscode", 1899)
     assert not grant.opens("vscode", 1900)
     assert grant.opens("ttyd", 1900)
@@ -160,7 +168,7 @@ def test_a_cookie_is_good_for_a_quarter_of_an_hour_and_for_what_its_tokens_opene
 
 
 def test_what_another_user_had_does_not_become_ones_own() -> None:
-    grant = cookies.extend(Grant(sub="usr_2", until={"*": 2**40}), "usr_1", "ttyd", 1000)
+    grant = cookies.extend(Grant(sub="usr_2", until={"*": 2**40}), "usr_1", "ttyd", 0, 1000)
     assert grant == Grant(sub="usr_1", until={"ttyd": 1900})
 
 
@@ -168,8 +176,18 @@ def test_a_neighbour_on_the_same_host_name_cannot_overwrite_a_sessions_cookie() 
     mine = Grant(sub="usr_1", until={"*": 2**40})
     own_name, shared_name = cookies.names(SESSION)
     jar = f"{shared_name}={cookies.seal('k' * 32, mine)}; {own_name}={cookies.seal(KEY, mine)}"
-    assert cookies.shown(KEY, SESSION, [jar]) == mine
-    assert cookies.shown("k" * 32, "ses_other", [jar]) == mine  # by the shared name, with its own key
+    assert cookies.shown(KEY, SESSION, [jar])[0] == mine
+    assert cookies.shown("k" * 32, "ses_other", [jar])[0] == mine  # by the shared name, with its own key
+
+
+def test_a_page_behind_the_gateway_cannot_keep_its_visitors_out_with_cookies_of_its_own() -> None:
+    mine = Grant(sub="usr_1", until={"*": 2**40})
+    name = cookies.names(SESSION)[0]
+    over, removed = Grant(sub="usr_1", until={"*": 1}), Grant(sub="eve", until={"*": 2**40})
+    values = ["x"] * 150 + [cookies.seal(KEY, grant) for grant in (over, removed, mine)]
+    shown = cookies.shown(KEY, SESSION, ["; ".join(f"{name}={value}" for value in values)])
+    assert shown == (over, removed, mine)
+    assert admission.admit(routes.find("/ttyd/"), Shown(cookies=shown), DOOR, ALL, 100).subject == "usr_1"
 
 
 @pytest.mark.parametrize("change", ["x{}", "{}x", "{}.", "", ".", "é.é"])
@@ -182,7 +200,7 @@ def test_a_cookie_is_no_token_and_a_token_no_cookie() -> None:
     assert cookies.unseal(KEY, token()) is None
     sealed = cookies.seal(KEY, Grant(sub="usr_1", until={"*": 2**40}))
     with pytest.raises(NotAdmitted):
-        admission.admit(routes.find("/ttyd/"), Shown(bearer=sealed), DOOR, time.time())
+        admission.admit(routes.find("/ttyd/"), Shown(bearer=sealed), DOOR, ALL, time.time())
 
 
 def test_cookies_are_out_of_reach_of_scripts_and_of_other_sites() -> None:
@@ -317,6 +335,19 @@ def test_a_redirect_of_a_program_to_itself_stays_below_its_prefix(said: str, pas
 def test_a_program_cannot_make_itself_the_service_worker_of_the_whole_host() -> None:
     head = headers.from_backend([("Service-Worker-Allowed", "/")], prefix="/t/app", target=APP, host="h")
     assert head["Service-Worker-Allowed"] == "/t/app/"
+
+
+def test_a_program_cannot_speak_for_the_whole_host() -> None:
+    said = [
+        ("Clear-Site-Data", '"cookies"'),
+        ("Strict-Transport-Security", "max-age=1"),
+        ("Alt-Svc", 'h2="evil.example:443"'),
+        ("NEL", "{}"),
+        ("Report-To", "{}"),
+        ("X-Frame-Options", "DENY"),
+    ]
+    head = headers.from_backend(said, prefix="/t/app", target=APP, host="h")
+    assert dict(head) == {"X-Frame-Options": "DENY"}
 
 
 # -- origins

@@ -118,6 +118,27 @@ async def test_a_page_that_comes_back_gets_the_recent_output_and_two_pages_share
     await third.ws.close()
 
 
+async def test_a_page_that_asks_is_told_where_the_output_ends_that_was_there_before_it(
+    gateway: GatewayProcess, client: aiohttp.ClientSession
+) -> None:
+    first = await _terminal(gateway, client)
+    await first.keys("echo before-$((1 + 3))\r")
+    await first.until(b"before-4")
+    second = await _terminal(gateway, client, hello=False)
+    await second.ws.send_str('{"columns":80,"rows":24,"marked":true}')
+    seen = b""
+    async with asyncio.timeout(TIMEOUT):
+        while (message := await second.ws.receive()).data != b"h":
+            assert message.type is WSMsgType.BINARY
+            seen += message.data[1:]
+    assert b"before-4" in seen
+    await first.keys("echo after-$((1 + 4))\r")
+    await second.until(b"after-5")
+    await first.until(b"after-5")  # who does not ask is not told
+    await first.ws.close()
+    await second.ws.close()
+
+
 async def test_the_shell_sees_the_size_of_the_page(gateway: GatewayProcess, client: aiohttp.ClientSession) -> None:
     terminal = await _terminal(gateway, client, hello=False)
     await terminal.hello(columns=101, rows=31)

@@ -549,7 +549,7 @@ async def test_health_is_open_and_the_desktop_opens_with_its_websocket_below_the
     async with client.get(f"{gateway.url}/vnc/", headers=_bearer(token("vnc")), allow_redirects=False) as response:
         assert "path=vnc/websockify" in response.headers["Location"]
     async with client.get(f"{gateway.url}/vnc/vnc.html", headers=_bearer(token("vnc"))) as response:
-        assert (await _reached(response)).path == "/vnc.html"
+        assert (await _reached(response)).path.startswith("/vnc.html?autoconnect=true&")
 
 
 # -- WebSockets

@@ -1,11 +1,13 @@
 """Who may go where. Pure: the whole decision, without the network."""
 
 import hmac
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
+from valet_protocol.errors import Unavailable
 from valet_service import sandbox_token
-from valet_service.sandbox_token import BadToken
+from valet_service.sandbox_token import BadToken, Claims
 
 from valet_gateway import cookies
 from valet_gateway.cookies import Grant
@@ -25,6 +27,26 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
     tools_token: str
 
 
+class Access(msgspec.Struct, frozen=True, kw_only=True):
+    """Who may be in this sandbox, as the session's log had it at some point."""
+
+    seq: int
+    """Where the log ended then."""
+    since: Mapping[str, int]
+    """By user id the sequence from which on they may; 0 for the owner."""
+
+    def allows(self, subject: str, seq: int) -> bool:
+        """Whether somebody may be here with what was given out when the log ended at `seq`.
+
+        For those who may, what they got before they last came in counts no more. Those who may not are believed what
+        was given out after this was known: that somebody has been let in may be heard a moment later than they come.
+        """
+        if subject == sandbox_token.PLATFORM:
+            return True
+        since = self.since.get(subject)
+        return seq > self.seq if since is None else seq >= since
+
+
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """What a request shows."""
 
@@ -32,8 +54,10 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     """A sandbox token in its query."""
     bearer: str | None = None
     """What its `Authorization` has behind `Bearer`, whosever it is."""
-    cookie: Grant | None = None
-    """What its cookies open, expired or not."""
+    cookies: tuple[Grant, ...] = ()
+    """What each of its cookies opens, expired or not: pages behind the gateway can set some beside ours."""
+    inside: bool = False
+    """Whether it comes from a program on this machine, by the loopback."""
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,20 +66,25 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
     subject: str
     """A user's id, `platform`, or `agent`."""
     by: Literal["token", "cookie", "tools_token"]
+    seq: int = 0
+    """Where the log ended when that was given out by which they came; without meaning for the agent."""
     grant: Grant | None = None
     """A cookie to be set."""
     authorization_is_ours: bool
     """Whether the request's `Authorization` was for the gateway: it is then not passed on."""
 
 
-def admit(route: Route, shown: Shown, door: Door, now: float) -> Admitted:
-    """Who may use a route. Raises `NotAdmitted`.
+def admit(route: Route, shown: Shown, door: Door, access: Access | None, now: float) -> Admitted:
+    """Who may use a route. Raises `NotAdmitted`, and `Unavailable` while there is no `access` to judge people by.
 
     A sandbox token is judged by itself: a bad one is not made good by a cookie beside it.
     """
     bearer_token = shown.bearer if shown.bearer and sandbox_token.looks_ours(shown.bearer) else None
     token = shown.url_token or bearer_token
     if route.kind == "tools" and shown.bearer and _equal(shown.bearer, door.tools_token):
+        # everybody who ever was in the sandbox may know it
+        if not shown.inside:
+            raise NotAdmitted("the tools token is good inside the sandbox only")
         return Admitted(subject=AGENT, by="tools_token", authorization_is_ours=True)
     if route.service is None:
         raise NotAdmitted("only the agent's own programs may use this, with the tools token")
@@ -66,12 +95,43 @@ def admit(route: Route, shown: Shown, door: Door, now: float) -> Admitted:
             raise NotAdmitted(str(error)) from None
         if not sandbox_token.opens(claims, route.service):
             raise NotAdmitted(f"a token for {claims.svc} of {claims.sub} does not open {route.service}")
-        # the platform's programs have no use for a cookie, and it must open nothing that is the platform's alone
-        grant = None if claims.svc == "opencode" else cookies.extend(shown.cookie, claims.sub, claims.svc, now)
-        return Admitted(subject=claims.sub, by="token", grant=grant, authorization_is_ours=bearer_token is not None)
-    if shown.cookie and route.service != "opencode" and shown.cookie.opens(route.service, now):
-        return Admitted(subject=shown.cookie.sub, by="cookie", authorization_is_ours=False)
-    raise NotAdmitted("the cookie has expired or opens something else" if shown.cookie else "no token and no cookie")
+        _check(access, claims.sub, claims.seq)
+        return Admitted(
+            subject=claims.sub,
+            by="token",
+            seq=claims.seq,
+            grant=_grant(claims, shown.cookies, access, now),
+            authorization_is_ours=bearer_token is not None,
+        )
+    refused: NotAdmitted | None = None
+    for cookie in shown.cookies:
+        if route.service == "opencode" or not cookie.opens(route.service, now):
+            continue
+        try:
+            _check(access, cookie.sub, cookie.seq)
+        except NotAdmitted as error:
+            refused = error
+            continue
+        return Admitted(subject=cookie.sub, by="cookie", seq=cookie.seq, authorization_is_ours=False)
+    nothing = "the cookies have expired or open something else" if shown.cookies else "no token and no cookie"
+    raise refused or NotAdmitted(nothing)
+
+
+def _check(access: Access | None, subject: str, seq: int) -> None:
+    if subject == sandbox_token.PLATFORM:
+        return
+    if access is None:
+        raise Unavailable("starting", "The sandbox does not know yet who may come in; try again in a moment.")
+    if not access.allows(subject, seq):
+        raise NotAdmitted(f"{subject} may not be here, or came again since: given at {seq}, judged at {access.seq}")
+
+
+def _grant(claims: Claims, shown: tuple[Grant, ...], access: Access | None, now: float) -> Grant | None:
+    # the platform's programs have no use for a cookie, and it must open nothing that is the platform's alone
+    if claims.svc == "opencode":
+        return None
+    theirs = (one for one in shown if one.sub == claims.sub and access and access.allows(one.sub, one.seq))
+    return cookies.extend(next(theirs, None), claims.sub, claims.svc, claims.seq, now)
 
 
 def bearer(authorization: str | None) -> str | None:

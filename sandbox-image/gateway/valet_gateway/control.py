@@ -1,21 +1,36 @@
-"""The control socket: what the runner tells the gateway."""
+"""The control socket: what the runner tells the gateway, and nobody else: the agent is of the same user."""
 
-from collections.abc import Awaitable, Callable
+import os
+import socket
+import struct
 from typing import TypeVar
 
 import msgspec
 from aiohttp import web
-from valet_protocol.errors import BadRequest, NotFound, Refused, TooLarge, Unprocessable
+from aiohttp.typedefs import Handler, Middleware
+from valet_protocol.errors import BadRequest, Forbidden, NotFound, Refused, TooLarge, Unprocessable
 from valet_protocol.events.machine import Tunnel
+from valet_service import logs
 
 from valet_gateway import limits, pages, targets, tunnels
+from valet_gateway.admission import Access
 from valet_gateway.directory import Directory, Opencode
 from valet_gateway.errors import BadTarget
 from valet_gateway.routes import PROXIED
 from valet_gateway.targets import Target
 from valet_gateway.tunnel_file import TunnelFile
+from valet_gateway.visits import Visits
 
 T = TypeVar("T")
+
+log = logs.get(__name__)
+
+
+class AccessBody(msgspec.Struct, frozen=True, kw_only=True):
+    """`PUT /access`: see `Access`."""
+
+    seq: int
+    since: dict[str, int]
 
 
 class OpencodeBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,13 +57,15 @@ class TunnelBody(msgspec.Struct, frozen=True, kw_only=True):
 class Control:
     """Changes the directory. Everything may be said twice."""
 
-    def __init__(self, directory: Directory, file: TunnelFile) -> None:
+    def __init__(self, directory: Directory, file: TunnelFile, visits: Visits) -> None:
         self._directory = directory
         self._file = file
+        self._visits = visits
 
     def app(self) -> web.Application:
         """The routes."""
-        app = web.Application(client_max_size=limits.CONTROL_BYTES, middlewares=[_refusals])
+        app = web.Application(client_max_size=limits.CONTROL_BYTES, middlewares=[_refusals, _from_the_runner()])
+        app.router.add_put("/access", self._set_access)
         app.router.add_put("/opencode", self._set_opencode)
         app.router.add_delete("/opencode", self._forget_opencode)
         app.router.add_put("/services/{name}", self._set_service)
@@ -57,6 +74,11 @@ class Control:
         app.router.add_put("/tunnels/{name}", self._set_tunnel)
         app.router.add_delete("/tunnels/{name}", self._remove_tunnel)
         return app
+
+    async def _set_access(self, request: web.Request) -> web.Response:
+        body = await _body(request, AccessBody)
+        await self._visits.judge(Access(seq=body.seq, since=body.since))
+        return pages.document({})
 
     async def _set_opencode(self, request: web.Request) -> web.Response:
         body = await _body(request, OpencodeBody)
@@ -111,9 +133,7 @@ class Control:
 
 
 @web.middleware
-async def _refusals(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
+async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except Refused as refused:
@@ -121,7 +141,26 @@ async def _refusals(
     except web.HTTPRequestEntityTooLarge:
         return pages.problem(TooLarge("too_large", f"A document here has at most {limits.CONTROL_BYTES} bytes."))
     except web.HTTPException as error:
-        return pages.bare(error.status, "The control socket has /opencode, /services/{name} and /tunnels[/{name}].")
+        return pages.bare(
+            error.status, "The control socket has /access, /opencode, /services/{name}, /tunnels[/{name}]."
+        )
+
+
+def _from_the_runner() -> Middleware:
+    """Whoever is not the process that started this one is refused, where the system says who asks (Linux)."""
+    runner = os.getppid()
+
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        asking = request.transport.get_extra_info("socket") if request.transport else None
+        if hasattr(socket, "SO_PEERCRED"):
+            pid = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0] if asking else 0
+            if pid != runner:
+                log.warning("control_refused", pid=pid)
+                raise Forbidden("not_the_runner", "Only the runner that started the gateway says what it is to do.")
+        return await handler(request)
+
+    return check
 
 
 async def _body(request: web.Request, kind: type[T]) -> T:

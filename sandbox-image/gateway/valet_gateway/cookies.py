@@ -25,18 +25,21 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     """The user's id."""
     until: dict[Service, int]
     """For each service, seconds since 1970."""
+    seq: int = 0
+    """The highest of the tokens it came from (`Claims.seq`): it is the same user's right to be here."""
 
     def opens(self, service: Service, now: float) -> bool:
         """Whether it opens a service now."""
         return max(self.until.get(service, 0), self.until.get("*", 0)) > now
 
 
-def extend(old: Grant | None, sub: str, service: Service, now: float) -> Grant:
+def extend(old: Grant | None, sub: str, service: Service, seq: int, now: float) -> Grant:
     """After a token for `service`: what the browser had, if it was the same user's, and this."""
-    kept: dict[Service, int] = (
-        {name: until for name, until in old.until.items() if until > now} if old and old.sub == sub else {}
-    )
-    return Grant(sub=sub, until={**kept, service: int(now) + limits.COOKIE_SECONDS})
+    until: dict[Service, int] = {service: int(now) + limits.COOKIE_SECONDS}
+    if old is None or old.sub != sub:
+        return Grant(sub=sub, until=until, seq=seq)
+    kept: dict[Service, int] = {name: until for name, until in old.until.items() if until > now}
+    return Grant(sub=sub, until={**kept, **until}, seq=max(old.seq, seq))
 
 
 def names(session_id: str) -> tuple[str, str]:
@@ -58,14 +61,12 @@ def unseal(signing: str, value: str) -> Grant | None:
     return msgspec.json.decode(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)), type=Grant)
 
 
-def shown(signing: str, session_id: str, headers: Iterable[str]) -> Grant | None:
-    """What a request's `Cookie` headers open."""
+def shown(signing: str, session_id: str, headers: Iterable[str]) -> tuple[Grant, ...]:
+    """What each of ours in a request's `Cookie` headers opens."""
     mine = names(session_id)
     found = [pair for header in headers for pair in _pairs(header) if pair[0] in mine]
-    for _, value in sorted(found, key=lambda pair: mine.index(pair[0]))[: limits.COOKIES_TRIED]:
-        if grant := unseal(signing, value):
-            return grant
-    return None
+    tried = sorted(found, key=lambda pair: mine.index(pair[0]))[: limits.COOKIES_TRIED]
+    return tuple(grant for _, value in tried if (grant := unseal(signing, value)))
 
 
 def given(signing: str, session_id: str, grant: Grant, *, secure: bool) -> list[str]:

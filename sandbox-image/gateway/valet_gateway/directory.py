@@ -12,6 +12,16 @@ from valet_gateway.tunnels import Tunnels
 
 _TITLES = {"vscode": "VS Code", "vnc": "the desktop (VNC)", "ttyd": "the terminal"}
 
+_HOW = {
+    "vscode": "It is there where code-server is installed.",
+    "vnc": "It is there where Xvfb, fluxbox, x11vnc, websockify and noVNC are installed (Debian: xvfb fluxbox x11vnc"
+    ' websockify novnc), unless the configuration says [sandbox] desktop = "off".',
+}
+_WHERE = (
+    "Whoever runs Valet installs it in /usr of the machine, or in the sandbox's image; sandboxes that start after"
+    " that have it. The session's boot steps say what exactly is missing."
+)
+
 
 class Opencode(msgspec.Struct, frozen=True, kw_only=True):
     """The agent's server."""
@@ -30,6 +40,8 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     advice: str
     """What to do when it does not answer."""
     authorization: str | None = None
+    has_door: bool = False
+    """Whether the runner starts it when somebody comes, and says until then how that goes."""
 
 
 class Directory:
@@ -93,14 +105,13 @@ class Directory:
         title = _TITLES.get(name, name)
         if target is None:
             raise NotFound(
-                "service_absent",
-                f"This sandbox has no {title.removeprefix('the ')}: it is not installed there, or did not start (the"
-                " session's boot steps say which).",
+                "service_absent", f"This sandbox has no {title.removeprefix('the ')}. {_HOW.get(name, '')} {_WHERE}"
             )
         return Backend(
             target=target,
             title=title,
-            advice="It may still be starting: try again in a few seconds. The session's events say if it was stopped.",
+            advice="Try again in a few seconds; the session's events say if it was stopped.",
+            has_door=True,
         )
 
     def _tunnel(self, name: str) -> Backend:

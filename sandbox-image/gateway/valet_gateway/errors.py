@@ -9,10 +9,12 @@ Refused (valet_protocol.errors), what somebody is answered; of ours:
 ├── MethodRefused       405  a verb no proxy passes on
 ├── HeadRefused         400  a request that two programs could read in two ways
 ├── BackendFailed       502  what runs inside does not answer; says what, and what to do
+├── NotYet              503  what is asked for is on its way: who asks again gets it
+├── NotStarted          503  it could not be started; says why
 └── BackendSilent       504  it took the request and says nothing
 """
 
-from valet_protocol.errors import BadRequest, Refused, Unauthorised
+from valet_protocol.errors import BadRequest, Refused, Unauthorised, Unavailable
 
 
 class GatewayError(Exception):
@@ -62,6 +64,24 @@ class BackendFailed(Refused):
 
     def __init__(self, detail: str) -> None:
         super().__init__("backend_down", detail)
+
+
+class NotYet(Unavailable):
+    """What is asked for is starting."""
+
+    title = "Starting"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("service_starting", detail)
+
+
+class NotStarted(Unavailable):
+    """What is asked for could not be started."""
+
+    title = "Could not be started"
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("service_failed", detail)
 
 
 class BackendSilent(Refused):

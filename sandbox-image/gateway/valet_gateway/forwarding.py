@@ -7,14 +7,17 @@ from collections.abc import AsyncIterator
 import aiohttp
 import msgspec
 from aiohttp import web
-from valet_protocol.errors import TooLarge
+from valet_protocol.errors import Problem, TooLarge, Unavailable
 from yarl import URL
 
 from valet_gateway import headers, limits, provider_documents
 from valet_gateway.clients import Clients
 from valet_gateway.directory import Backend
-from valet_gateway.errors import BackendFailed, BackendSilent
+from valet_gateway.errors import BackendFailed, BackendSilent, NotStarted, NotYet
 from valet_gateway.headers import Onward
+
+_DOOR = "X-Valet-Door"
+"""On what the runner's door answers in the place of a service that does not run: `starting` or `failed`."""
 
 _SAFE_TWICE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -40,9 +43,12 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def forward(request: web.BaseRequest, errand: Errand, clients: Clients) -> web.StreamResponse:
-    """Ask the program and pass on what it says. Raises `BackendFailed`, `BackendSilent`, `ConnectionError`."""
+    """Ask the program and pass on what it says. Raises `BackendFailed`, `BackendSilent`, `NotYet`, `NotStarted`,
+    `ConnectionError`."""
     upstream = await _ask(request, errand, clients)
     try:
+        if errand.backend.has_door and _DOOR in upstream.headers:
+            raise await _at_the_door(upstream, errand.backend)
         if errand.keys_out:
             return await _answer_without_keys(request, upstream, errand)
         return await _answer(request, upstream, errand)
@@ -69,10 +75,20 @@ async def _ask(request: web.BaseRequest, errand: Errand, clients: Clients) -> ai
         raise refusal(error, errand.backend) from None
 
 
-def refusal(error: Exception, backend: Backend) -> BackendFailed | BackendSilent:
+async def _at_the_door(upstream: aiohttp.ClientResponse, backend: Backend) -> Unavailable:
+    try:
+        async with asyncio.timeout(limits.CONNECT):
+            detail = msgspec.json.decode(await upstream.content.read(limits.DOOR_WORDS), type=Problem).detail
+    except (TimeoutError, aiohttp.ClientError, msgspec.MsgspecError):
+        detail = f"{_sentence(backend.title)} does not run at the moment."
+    return NotStarted(detail) if upstream.headers[_DOOR] == "failed" else NotYet(detail)
+
+
+def refusal(error: Exception, backend: Backend) -> BackendFailed | BackendSilent | NotYet:
     """What is said when a program does not answer."""
-    where = f"{backend.title} ({backend.target})"
-    where = where[0].upper() + where[1:]
+    if backend.has_door and isinstance(error, aiohttp.ClientConnectorError):  # it has ended, or its door opens again
+        return NotYet(f"{_sentence(backend.title)} is being started again.")
+    where = _sentence(f"{backend.title} ({backend.target})")
     if isinstance(error, aiohttp.ServerTimeoutError):  # it could not be reached
         return BackendFailed(f"{where} does not accept connections. {backend.advice}")
     if isinstance(error, TimeoutError):
@@ -80,6 +96,10 @@ def refusal(error: Exception, backend: Backend) -> BackendFailed | BackendSilent
     if isinstance(error, aiohttp.ClientConnectorError):
         return BackendFailed(f"{where} is not there: nothing listens. {backend.advice}")
     return BackendFailed(f"{where} broke the connection off without an answer. {backend.advice}")
+
+
+def _sentence(title: str) -> str:
+    return title[0].upper() + title[1:]
 
 
 async def _pieces(request: web.BaseRequest, patience: asyncio.Timeout) -> AsyncIterator[bytes]:

@@ -37,6 +37,11 @@ _SAID_BY_US = ("x-forwarded-", "x-valet-", "sec-websocket-")
 _SAID_BY_US_WHOLE = frozenset({"forwarded", "x-real-ip", "host", "cookie", "referer"})
 _BELOW_PREFIX = frozenset({"location", "content-location", "service-worker-allowed"})
 
+_FOR_THE_WHOLE_HOST = frozenset(
+    {"alt-svc", "clear-site-data", "nel", "public-key-pins", "report-to", "strict-transport-security"}
+)
+"""Of a response: what a browser does to the whole host or origin, its other ports and programs too."""
+
 Fields = Iterable[tuple[str, str]]
 
 
@@ -108,7 +113,7 @@ def from_backend(fields: Fields, *, prefix: str, target: Target, host: str) -> C
     out: CIMultiDict[str] = CIMultiDict()
     for name, value in fields:
         lower = name.lower()
-        if lower in dropped or lower.startswith("x-valet-"):
+        if lower in dropped or lower in _FOR_THE_WHOLE_HOST or lower.startswith("x-valet-"):
             continue
         if lower == "set-cookie":
             cookie = cookies.from_backend(value, prefix)

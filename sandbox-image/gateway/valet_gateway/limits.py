@@ -5,13 +5,18 @@
 COOKIE_SECONDS = 900
 """How long a cookie opens what its token opened."""
 
-COOKIES_TRIED = 8
-"""Cookies of our names looked at in one request: a browser sends two or three, more are somebody's attempts."""
+COOKIES_TRIED = 200
+"""Cookies of our names looked at in one request: a browser sends two or three of ours and keeps at most 180 of a host;
+a page behind the gateway must not keep its visitors out by setting many. Each costs 7 µs (measured)."""
+
+PUT_OUT = 0.5
+"""For the goodbye to somebody who may no longer be here: after it the connection is cut, heard or not."""
 
 # -- requests
 
 CONNECTIONS = 2_000
-"""Open at once: 200 WebSockets and a few browsers with six connections each are far below it, file handles above."""
+"""Open at once: 200 WebSockets and a few browsers with six connections each are far below it, file handles above. When
+there are more, the oldest goes by which nobody has been let in yet."""
 
 OTHER_FILES = 64
 """Open beside the connections: sockets, logs, libraries."""
@@ -49,6 +54,12 @@ DOCUMENT_BYTES = 8 << 20
 CONTROL_BYTES = 65_536
 """Largest document on the control socket: a tunnel has a few hundred bytes."""
 
+RETRY_AFTER = 2
+"""Whole seconds until who was told to come again should: an editor starts in one or two, a sandbox boots in five."""
+
+RETRY_AFTER_FAILURE = 5
+"""Whole seconds after a failed start: the runner makes no other attempt sooner."""
+
 # -- what runs inside
 
 CONNECT = 5.0
@@ -56,6 +67,9 @@ CONNECT = 5.0
 
 IDLE_KEPT = 2.0
 """An unused connection to a program is kept so long: Node closes its side after 5 s, which no request may meet."""
+
+DOOR_WORDS = 65_536
+"""Largest refusal of a service's door that is read: it quotes some lines of the program's own."""
 
 CONNECTIONS_EACH = 0
 """To one program: as many as people open, which `CONNECTIONS` bounds (0 is none of its own)."""

@@ -1,5 +1,7 @@
 """Answers of the gateway itself: refusals as problem documents, or as a page for whoever reads them in a browser."""
 
+import base64
+import hashlib
 import html
 
 import msgspec
@@ -7,16 +9,39 @@ from aiohttp import web
 from multidict import CIMultiDict
 from valet_protocol.errors import Problem, Refused
 
+from valet_gateway import limits
+from valet_gateway.errors import NotStarted
+
+_STYLE = (
+    ":root{color-scheme:light dark}"
+    "body{font:16px/1.5 system-ui,sans-serif;max-width:36em;margin:18vh auto 0;padding:0 1.5em}"
+    "h1{font-size:1.4em;font-weight:600}"
+    "p{white-space:pre-wrap;overflow-wrap:anywhere}"
+    "small{opacity:.6}"
+    ".turning{display:inline-block;width:.7em;height:.7em;margin-right:.5em;border:.12em solid;border-radius:50%;"
+    "border-right-color:transparent;animation:turn 1s linear infinite}"
+    "@keyframes turn{to{transform:rotate(1turn)}}"
+)
 _PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
-<body><h1>{title}</h1><p>{detail}</p><p><small>{status} {code}</small></p></body></html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{title}</title><link rel="icon" href="data:,">{head}<style>{style}</style></head>
+<body><h1>{mark}{title}</h1><p>{detail}</p>{again}<p><small>{status} {code}</small></p></body>
+</html>
 """
+_AGAIN = '<p><a href="">Try again</a></p>'
+_TURNING = '<span class="turning"></span>'
 
 _SAFE_HEADERS = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": "default-src 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Content-Type-Options": "nosniff",
+}
+_STYLE_HASH = base64.b64encode(hashlib.sha256(_STYLE.encode()).digest()).decode()
+_PAGE_HEADERS = {
+    **_SAFE_HEADERS,
+    "Content-Security-Policy": f"default-src 'none'; img-src data:; style-src 'sha256-{_STYLE_HASH}'",
+    "Content-Type": "text/html; charset=utf-8",
 }
 
 
@@ -28,16 +53,28 @@ def document(body: object, *, status: int = 200, content_type: str = "applicatio
 
 
 def problem(refused: Refused, *, page: bool = False) -> web.Response:
-    """A refusal. `page`: for a person's browser, not for a program."""
+    """A refusal. `page`: for a person's browser, not for a program; it comes again by itself for what is starting."""
     said = refused.problem()
+    failed = isinstance(refused, NotStarted)
+    retry = {}
+    if said.status == 503:
+        retry = {"Retry-After": str(limits.RETRY_AFTER_FAILURE if failed else limits.RETRY_AFTER)}
     if not page:
-        return document(said, status=said.status, content_type="application/problem+json")
+        response = document(said, status=said.status, content_type="application/problem+json")
+        response.headers.update(retry)
+        return response
+    comes = bool(retry) and not failed
     text = _PAGE.format(
-        title=html.escape(said.title), detail=html.escape(said.detail), status=said.status, code=html.escape(said.code)
+        title=html.escape(said.title),
+        detail=html.escape(said.detail),
+        status=said.status,
+        code=html.escape(said.code),
+        head=f'<meta http-equiv="refresh" content="{limits.RETRY_AFTER}">' if comes else "",
+        mark=_TURNING if comes else "",
+        again=_AGAIN if said.status >= 500 else "",
+        style=_STYLE,
     )
-    return web.Response(
-        status=said.status, body=text.encode(), headers={**_SAFE_HEADERS, "Content-Type": "text/html; charset=utf-8"}
-    )
+    return web.Response(status=said.status, body=text.encode(), headers={**_PAGE_HEADERS, **retry})
 
 
 def bare(status: int, detail: str) -> web.Response:

@@ -46,7 +46,7 @@ class ProcessService:
                 {
                     "command": "sh",
                     "args": ["-c", _SHELL],
-                    "env": {"TERM": "xterm-256color"},
+                    "env": {"TERM": "xterm-256color", "COLORTERM": "truecolor"},
                     "tag": TAG,
                     "label": "Terminal",
                     "pty": {"rows": size.rows, "cols": size.columns},

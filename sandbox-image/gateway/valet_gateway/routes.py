@@ -2,7 +2,7 @@
 
 import re
 from typing import Literal
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from valet_protocol.errors import NotFound
@@ -19,6 +19,11 @@ TUNNEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 _PRINTABLE = re.compile(r"/[!-\[\]-~]*")
 """ASCII without spaces, control characters and the backslash, which some programs read as a slash."""
+
+_NOVNC_PAGE = "/vnc.html"
+_NOVNC_PAGES = frozenset({"/", _NOVNC_PAGE, "/vnc_lite.html", "/vnc_auto.html"})
+_NOVNC = {"autoconnect": "true", "reconnect": "true", "resize": "scale", "path": "vnc/websockify"}
+"""Its settings; by default it shows a button, and looks for its WebSocket at the root of the host."""
 
 _DECODINGS = 2
 """A program behind a proxy of its own may decode twice."""
@@ -63,6 +68,18 @@ def find(path: str) -> Route:
         "no_route",
         "Nothing is here. A sandbox has /vscode/, /vnc/, /ttyd/, /t/<tunnel>/, /v1/processes and /health.",
     )
+
+
+def desktop_page(route: Route, query: str) -> str | None:
+    """noVNC's page as people are to have it, if this asks for one of its pages and leaves something of that open:
+    connected at once and again after a break, as large as the window, by the WebSocket below our prefix."""
+    if route.kind != "service" or route.name != "vnc" or route.path not in _NOVNC_PAGES:
+        return None
+    given = {name for name, _ in parse_qsl(query, keep_blank_values=True)}
+    added = [f"{name}={value}" for name, value in _NOVNC.items() if name not in given]
+    if not added and route.path == _NOVNC_PAGE:
+        return None
+    return f"{route.prefix}{_NOVNC_PAGE}?{'&'.join([*([query] if query else []), *added])}"
 
 
 def check(path: str) -> None:

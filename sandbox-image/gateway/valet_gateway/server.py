@@ -1,6 +1,7 @@
 """The gateway's server: every request is judged here, then handed on."""
 
 import asyncio
+import ipaddress
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -32,12 +33,9 @@ from valet_gateway.headers import Onward
 from valet_gateway.routes import Route
 from valet_gateway.sockets import Sockets
 from valet_gateway.terminal import Terminal
+from valet_gateway.visits import Visits
 
 log = logs.get(__name__)
-
-VNC_PAGE = "/vnc/vnc.html?autoconnect=true&resize=scale&path=vnc/websockify"
-"""noVNC's own page, told where its WebSocket is below our prefix."""
-
 
 _FOR_PAGES_ELSEWHERE = frozenset({"processes", "tools"})
 """Interfaces for programs, which the web app is too: its pages are of another origin and show a token."""
@@ -46,13 +44,21 @@ _FOR_PAGES_ELSEWHERE = frozenset({"processes", "tools"})
 class Connection(web.RequestHandler):
     """One connection, which never writes what came on it into a log: a bad request line may hold a token."""
 
-    __slots__ = ()
+    __slots__ = ("let_in",)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.let_in = False
         if self._manager is not None and len(self._manager.connections) >= limits.CONNECTIONS:
-            log.warning("too_many_connections", limit=limits.CONNECTIONS)
-            transport.close()
-            return
+            known = (one for one in self._manager.connections if isinstance(one, Connection))
+            stranger = next((one for one in known if not one.let_in), None)
+            log.warning(
+                "too_many_connections", limit=limits.CONNECTIONS, closed="new" if stranger is None else "oldest"
+            )
+            if stranger is None:
+                transport.close()
+                return
+            stranger.force_close()
+            stranger.let_in = True  # it is not gone at once, and not to be chosen twice
         super().connection_made(transport)
 
     def log_exception(self, *args: object, **kw: object) -> None:
@@ -108,6 +114,7 @@ class Gateway:
         self._directory = directory
         self._clients = Clients()
         self._sockets = Sockets()
+        self.visits = Visits(self._sockets)
         self._terminal = Terminal(
             directory=directory,
             clients=self._clients,
@@ -144,8 +151,23 @@ class Gateway:
         if _is_preflight(request) and route.kind in _FOR_PAGES_ELSEWHERE:
             return pages.preflight()
         taken = queries.take(query)
-        now = time.time()
-        admitted = admission.admit(route, self._shown(request, taken.token), self._door, now)
+        shown = self._shown(request, taken.token)
+        admitted = admission.admit(route, shown, self._door, self.visits.access, time.time())
+        if isinstance(request.protocol, Connection):
+            request.protocol.let_in = True
+        with self.visits.visit(admitted, request):
+            return await self._lead(request, route, path, taken, host, admitted)
+
+    async def _lead(
+        self,
+        request: web.BaseRequest,
+        route: Route,
+        path: str,
+        taken: queries.Taken,
+        host: str,
+        admitted: Admitted,
+    ) -> web.StreamResponse:
+        """Answer somebody who came in."""
         upgrade = _is_upgrade(request)
         if admitted.by == "cookie":
             origins.check_cookie_use(
@@ -168,10 +190,12 @@ class Gateway:
 
     def _shown(self, request: web.BaseRequest, url_token: str | None) -> Shown:
         jar = request.headers.getall("Cookie", [])
+        peer = _peer(request)
         return Shown(
+            inside=peer is not None and ipaddress.ip_address(peer.partition("%")[0]).is_loopback,
             url_token=url_token,
             bearer=admission.bearer(request.headers.get("Authorization")),
-            cookie=cookies.shown(self._door.key, self._door.session_id, jar) if jar else None,
+            cookies=cookies.shown(self._door.key, self._door.session_id, jar) if jar else (),
         )
 
     def _cookies(self, admitted: Admitted) -> list[str]:
@@ -189,8 +213,8 @@ class Gateway:
         query = f"?{taken.query}" if taken.query else ""
         if not route.path:
             return pages.redirect(f"{path}/{query}", status=308)
-        if route.name == "vnc" and route.kind == "service" and route.path == "/" and not query:
-            return pages.redirect(VNC_PAGE, status=303)
+        if desktop := routes.desktop_page(route, taken.query):
+            return pages.redirect(desktop, status=303)
         if taken.token and _is_page(request):
             return pages.redirect(f"{path}{query}", status=303)
         return None
@@ -201,7 +225,6 @@ class Gateway:
         if route.kind == "opencode":
             provider_documents.check(route.path)
         backend = self._directory.find(route)
-        peer = request.transport.get_extra_info("peername") if request.transport else None
         return Errand(
             backend=backend,
             path=route.path or "/",
@@ -210,7 +233,7 @@ class Gateway:
                 host=host,
                 prefix=route.prefix,
                 secure=self._secure,
-                peer=peer[0] if isinstance(peer, tuple) else None,
+                peer=_peer(request),
                 subject=admitted.subject,
                 authorization=backend.authorization,
                 keep_authorization=not admitted.authorization_is_ours and backend.authorization is None,
@@ -230,6 +253,12 @@ class Gateway:
             raise MethodRefused("method", "Ask /health with GET.")
         here = sorted({"ttyd", *self._directory.services})
         return pages.document({"healthy": True, "services": here, "opencode": self._directory.opencode is not None})
+
+
+def _peer(request: web.BaseRequest) -> str | None:
+    """Address of who is connected; none for whoever comes by the unix socket."""
+    peer = request.transport.get_extra_info("peername") if request.transport else None
+    return peer[0] if isinstance(peer, tuple) else None
 
 
 def _is_upgrade(request: web.BaseRequest) -> bool:

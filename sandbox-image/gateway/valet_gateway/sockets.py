@@ -53,6 +53,8 @@ class Sockets:
 
     def __init__(self) -> None:
         self._open: dict[asyncio.Task[None], Callable[[Ending], Awaitable[None]]] = {}
+        self._of: dict[asyncio.Task[object], asyncio.Task[None]] = {}
+        """By the task that answers the request it began with."""
 
     async def keep(self, work: Awaitable[None], end: Callable[[Ending], Awaitable[None]]) -> None:
         """Wait for `work`, which lives as long as a WebSocket, and goes on to its own end when the connection under it
@@ -61,7 +63,19 @@ class Sockets:
         assert isinstance(task, asyncio.Task)
         self._open[task] = end
         task.add_done_callback(self._ended)
-        await asyncio.shield(task)
+        answering = asyncio.current_task()
+        assert answering is not None
+        self._of[answering] = task
+        try:
+            await asyncio.shield(task)
+        finally:
+            del self._of[answering]
+
+    async def end(self, answering: asyncio.Task[object] | None, ending: Ending) -> None:
+        """End the WebSocket of a request that is being answered, if it is one."""
+        task = self._of.get(answering) if answering else None
+        if task in self._open:
+            await self._open[task](ending)
 
     async def close(self) -> None:
         """End all of them."""

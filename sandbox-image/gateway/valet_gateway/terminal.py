@@ -93,22 +93,24 @@ class Terminal:
         if size is None:
             return Ending(code=1002, reason="the first message must be the size, as JSON")
         service = ProcessService(self._directory.processes, self._clients)
-        process = await service.connect(await service.shell(size))
+        shell = await service.shell(size)
+        process = await service.connect(shell)
         try:
             await client.send_bytes(ttyd_protocol.title("Terminal"))
             await client.send_bytes(ttyd_protocol.preferences())
-            return await _join(client, process)
+            marked = ttyd_protocol.wants_mark(first.data)
+            return await _join(client, process, mark=shell.output_bytes if marked else None)
         except (ConnectionError, RuntimeError):
             return _GONE
         finally:
             await sockets.close(process, _GONE)
 
 
-async def _join(client: ClientSide, process: BackendSide) -> Ending:
+async def _join(client: ClientSide, process: BackendSide, *, mark: int | None) -> Ending:
     flowing = asyncio.Event()
     flowing.set()
     keys = asyncio.create_task(_keys(client, process, flowing))
-    output = asyncio.create_task(_output(process, client, flowing))
+    output = asyncio.create_task(_output(process, client, flowing, mark))
     try:
         done, _ = await asyncio.wait((keys, output), return_when=asyncio.FIRST_COMPLETED)
         ending = (output if output in done else keys).result()
@@ -145,13 +147,16 @@ async def _keys(client: ClientSide, process: BackendSide, flowing: asyncio.Event
                 return _GONE
 
 
-async def _output(process: BackendSide, client: ClientSide, flowing: asyncio.Event) -> Ending:
+async def _output(process: BackendSide, client: ClientSide, flowing: asyncio.Event, mark: int | None) -> Ending:
+    """Pass the shell's output on. `mark`: the offset at which the client is told that what follows is new."""
     cut = False
+    position = 0
     while True:
         message = await process.receive()
         match message.type:
             case WSMsgType.BINARY:
                 data = message.data
+                position += len(data)
                 if cut:  # not from the middle of a line, perhaps of an escape sequence
                     data = data.partition(b"\n")[2] or data
                     cut = False
@@ -161,10 +166,14 @@ async def _output(process: BackendSide, client: ClientSide, flowing: asyncio.Eve
                 said = msgspec.json.decode(message.data, type=Said)
                 if said.type == "exited":
                     return ENDED
-                cut = said.type == "hello" and said.offset > 0
+                if said.type == "hello":
+                    position, cut = said.offset, said.offset > 0
             case WSMsgType.PING:
                 await process.pong(message.data)
             case WSMsgType.PONG:
                 pass
             case _:
                 return _LOST
+        if mark is not None and position >= mark:
+            mark = None
+            await client.send_bytes(ttyd_protocol.history_ends())

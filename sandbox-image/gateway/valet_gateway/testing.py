@@ -5,7 +5,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -33,9 +33,13 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def token(service: Service = "*", *, sub: str = "usr_1", sid: str = SESSION, seconds: int = 600) -> str:
-    """A token of the tested session."""
-    return sandbox_token.mint(KEY, Claims(sub=sub, sid=sid, svc=service, exp=int(time.time()) + seconds))
+WRITERS = {"usr_1": 0, "usr_9": 0}
+"""Who may be in the sandbox of a gateway that was just started: by user id, since when."""
+
+
+def token(service: Service = "*", *, sub: str = "usr_1", sid: str = SESSION, seconds: int = 600, seq: int = 0) -> str:
+    """A token of the tested session, given out when its log ended at `seq`."""
+    return sandbox_token.mint(KEY, Claims(sub=sub, sid=sid, svc=service, exp=int(time.time()) + seconds, seq=seq))
 
 
 def spec(folder: Path, *, services: dict[str, str] | None = None, xterm_dir: str | None = None) -> GatewaySpec:
@@ -74,8 +78,8 @@ class GatewayProcess:
         assert self._process is not None
         return self._process.pid
 
-    async def start(self) -> None:
-        """Start it and wait until it serves."""
+    async def start(self, writers: Mapping[str, int] | None = WRITERS) -> None:
+        """Start it, wait until it serves, and say who may come in, if that is to be said."""
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -93,6 +97,12 @@ class GatewayProcess:
             said = await self._process.stdout.readline()
         if said != b"READY\n":
             raise RuntimeError(f"the gateway did not start: {self.log.read_text()}")
+        if writers is not None:
+            assert await self.access(0, writers) == 200
+
+    async def access(self, seq: int, writers: Mapping[str, int]) -> int:
+        """Say who may be in the sandbox, as the log has it at `seq`; the status of the answer."""
+        return (await self.control("PUT", "/access", {"seq": seq, "since": writers}))[0]
 
     async def kill(self) -> None:
         """End it at once."""

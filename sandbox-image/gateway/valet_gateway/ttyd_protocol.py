@@ -24,6 +24,10 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class _Wishes(msgspec.Struct, frozen=True, kw_only=True):
+    marked: bool = False
+
+
 class Input(msgspec.Struct, frozen=True):
     """Keys."""
 
@@ -48,6 +52,15 @@ def hello(message: bytes) -> Size | None:
         return None
 
 
+def wants_mark(message: bytes) -> bool:
+    """Whether a client's first message asks to be told where the recent output ends that comes first (`history_ends`).
+    Our page does, ttyd's own clients do not."""
+    try:
+        return msgspec.json.decode(message, type=_Wishes).marked
+    except msgspec.MsgspecError:
+        return False
+
+
 def said(message: bytes) -> Said:
     """What a client says; none for what is not understood, which is left out."""
     match message[:1]:
@@ -68,6 +81,11 @@ def said(message: bytes) -> Said:
 def output(data: bytes) -> bytes:
     """Output of the terminal."""
     return b"0" + data
+
+
+def history_ends() -> bytes:
+    """All output so far was there before the client came. Of ours; sent only to clients that ask."""
+    return b"h"
 
 
 def title(text: str) -> bytes:

@@ -110,6 +110,25 @@ async def test_collaborators_get_in_viewers_and_strangers_do_not(
     problem(await token_of(httpx.AsyncClient(base_url=client.base_url), session), 401)
 
 
+async def test_a_token_says_up_to_where_the_log_was_known_when_its_users_role_was_looked_at(
+    client: httpx.AsyncClient, portal: Portal, outbox: Outbox, session: str
+) -> None:
+    portal.running.add(session)
+    before = claims(await token_of(client, session), session)["seq"]
+    event = codec.new_event(TunnelsChanged(tunnels=[]), id=new_id(), session_id=session, now_ms=1, epoch=1)
+    stored = await outbox.put(codec.encode(event, source="/test"))
+    assert before < stored
+    assert claims(await token_of(client, session), session)["seq"] == stored
+
+
+async def test_nobody_gets_into_a_session_that_was_ended_while_its_sandbox_still_ends(
+    client: httpx.AsyncClient, portal: Portal, session: str
+) -> None:
+    portal.running.add(session)
+    assert (await client.delete(f"/api/sessions/{session}")).is_success
+    problem(await token_of(client, session), 409, "sandbox_not_running")
+
+
 async def test_without_a_running_sandbox_it_is_409_and_without_a_portal_503(
     client: httpx.AsyncClient, nc: Client, ledger: FakeLedger, session: str
 ) -> None:

@@ -40,13 +40,16 @@ class SandboxToken(msgspec.Struct, frozen=True, kw_only=True):
 
     token: str
     expires_at: str
-    """RFC 3339. What was opened with it stays open somewhat longer."""
+    """RFC 3339. A browser in which it was used may go on for a quarter of an hour after that, an open connection for as
+    long as it lasts. Whoever may no longer write to the session is out at once; if let in again, ask for another."""
     urls: SandboxUrls
 
 
-def token(secret: bytes, session_id: str, user: str, service: OpenedByPeople, expires: int) -> str:
-    """A token for a person; `expires` is seconds since 1970. Pure."""
-    claims = sandbox_token.Claims(sub=user, sid=session_id, svc=cast(sandbox_token.Service, service), exp=expires)
+def token(secret: bytes, session_id: str, user: str, service: OpenedByPeople, *, seq: int, expires: int) -> str:
+    """A token for a person; `seq` is where the log ended before their role was looked at, `expires` seconds since 1970.
+    Pure."""
+    opened = cast(sandbox_token.Service, service)
+    claims = sandbox_token.Claims(sub=user, sid=session_id, svc=opened, exp=expires, seq=seq)
     return sandbox_token.mint(sandbox_token.key(secret, session_id), claims)
 
 

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const FIRST_WAIT = 500; // milliseconds before the first attempt to connect again; doubled each time
-  const LONGEST_WAIT = 10_000;
+  const LONGEST_WAIT = 2_000; // a gateway that was killed is back within seconds, and to ask costs next to nothing
   const HIGH_WATER = 1_000_000; // bytes given to xterm.js but not drawn yet: the shell is then held back
   const LOW_WATER = 100_000;
 
@@ -13,6 +13,13 @@
     const element = create(name, options);
     if (String(name).toLowerCase() === "style") element.nonce = nonce;
     return element;
+  };
+
+  // it sets a colour of a cell by the attribute, which the policy refuses; by the property it may
+  const setAttribute = Element.prototype.setAttribute;
+  Element.prototype.setAttribute = function (name, value) {
+    if (String(name).toLowerCase() === "style") this.style.cssText = value;
+    else setAttribute.call(this, name, value);
   };
 
   const terminal = new Terminal({
@@ -41,6 +48,7 @@
   let ended = false;
   let undrawn = 0;
   let paused = false;
+  let replaying = false; // what comes is not new: its questions to the terminal were answered long ago
 
   const send = (kind, data) => {
     if (!socket || socket.readyState !== WebSocket.OPEN) return;
@@ -89,8 +97,9 @@
       terminal.reset(); // the recent output comes again
       undrawn = 0;
       paused = false;
+      replaying = true;
       fit.fit();
-      mine.send(JSON.stringify({ AuthToken: "", columns: terminal.cols, rows: terminal.rows }));
+      mine.send(JSON.stringify({ AuthToken: "", columns: terminal.cols, rows: terminal.rows, marked: true }));
     };
     mine.onmessage = (event) => {
       wait = FIRST_WAIT;
@@ -98,6 +107,7 @@
       const data = new Uint8Array(event.data);
       const kind = String.fromCharCode(data[0]);
       if (kind === "0") draw(data.subarray(1));
+      else if (kind === "h") terminal.write("", () => { if (mine === socket) replaying = false; });
       else if (kind === "1") document.title = decoder.decode(data.subarray(1));
       else if (kind === "2") Object.assign(terminal.options, JSON.parse(decoder.decode(data.subarray(1))));
     };
@@ -113,7 +123,7 @@
 
   terminal.onData((text) => {
     if (ended && text === "\r") connect();
-    else send("0", text);
+    else if (!replaying) send("0", text);
   });
   terminal.onBinary((text) => send("0", Uint8Array.from(text, (character) => character.charCodeAt(0))));
   terminal.onResize(() => send("1", size()));

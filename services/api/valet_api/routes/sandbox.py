@@ -8,10 +8,10 @@ from typing import Annotated
 from litestar import Response, Router, get
 from litestar.params import Parameter
 from nats.aio.client import Client
-from valet_protocol.errors import Forbidden
+from valet_protocol.errors import Conflict, Forbidden
 from valet_protocol.requests import GetSession, SessionView
 
-from valet_api import limits, sandbox_access
+from valet_api import limits, log_end, sandbox_access
 from valet_api.auth import signed_in
 from valet_api.ledger import Ledger
 from valet_api.problems import responses
@@ -41,15 +41,18 @@ async def get_sandbox_token(
     sandbox.
     """
     user = request.user.user
+    seq = await log_end.last_seq(nc)  # before the role is looked at: a removal that is not seen there comes after this
     view = await ledger.ask(GetSession(session_id=session_id, user=user), SessionView)
     if view.role == "viewer":
         raise Forbidden("role_too_low", "Viewers read; ask the session's owner to make you a collaborator.")
+    if view.status == "terminated":
+        raise Conflict("sandbox_not_running", "The session was ended; its sandbox ends with it.")
     gateway, tunnels = await asyncio.gather(
         sandbox_access.endpoint(nc, session_id), sandbox_access.tunnels(nc, session_id)
     )
     expires = int(time.time()) + limits.SANDBOX_TOKEN
     given = SandboxToken(
-        token=sandbox_access.token(secret, session_id, user, service, expires),
+        token=sandbox_access.token(secret, session_id, user, service, seq=seq, expires=expires),
         expires_at=datetime.fromtimestamp(expires, UTC).isoformat().replace("+00:00", "Z"),
         urls=sandbox_access.urls(gateway, tunnels),
     )
