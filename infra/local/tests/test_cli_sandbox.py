@@ -59,7 +59,7 @@ class Front:
         self._socket = socket
         self._open: set[asyncio.StreamWriter] = set()
         self.cut_after: list[int] = []
-        """Bytes to the client after which a connection is cut, one for each connection."""
+        """Bytes to the client after which a connection is cut, one for each connection; 0: it gets no answer."""
         self.cuts = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,6 +69,9 @@ class Front:
         async def copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, most: int | None) -> None:
             try:
                 while piece := await source.read(8192):
+                    if most == 0:
+                        self.cuts += 1
+                        break
                     target.write(piece)
                     await target.drain()
                     if most is not None and (most := most - len(piece)) <= 0:
@@ -132,6 +135,14 @@ async def test_what_is_typed_written_and_returned_passes_through_though_the_conn
     assert "again" in err
     listed = json.loads((await finish(await start(api, "ps", "--json", SESSION)))[1])
     assert script not in str(listed), "what was kept for one reader is gone"
+
+
+async def test_a_program_is_started_once_though_the_answer_to_its_start_is_cut(api: FakeApi, front: Front) -> None:
+    front.cut_after = [0, 0]
+    status, out, _ = await finish(await start(api, "exec", "--detach", SESSION, "--", "sleep", "9872"))
+    assert (status, front.cuts) == (0, 2)
+    listed = json.loads((await finish(await start(api, "ps", "--json", SESSION)))[1])
+    assert [each["id"] for each in listed if each["args"] == ["9872"]] == [out.decode().strip()]
 
 
 async def test_a_terminal_here_is_a_terminal_there_of_the_same_size(api: FakeApi) -> None:

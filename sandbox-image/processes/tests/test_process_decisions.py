@@ -1,5 +1,6 @@
 """The pure part: ring, registry, history, patience, requests, OpenCode's shapes."""
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -248,6 +249,17 @@ BAD_JSON = [
 def test_a_body_that_is_not_the_request_is_refused(body: bytes, kind: type, error: type[Refused]):
     with pytest.raises(error):
         requests.decode(body, kind)
+
+
+@pytest.mark.parametrize("said", ["SIGKILL", "KILL", "kill", "sigkill", "9", 9])
+def test_a_signal_is_named_as_kill_takes_it(said: str | int):
+    assert requests.signal_number(said) is signal.SIGKILL
+
+
+@pytest.mark.parametrize("said", ["", "SIG", "SIGSIGKILL", "0", 0, -9, "-9", 1000, "9.0", "²"])
+def test_what_is_no_signal_is_refused(said: str | int):
+    with pytest.raises(Unprocessable, match="no signal"):
+        requests.signal_number(said)
 
 
 def test_input_is_text_or_base64_and_bounded():

@@ -93,11 +93,12 @@ async def test_bad_requests_have_opencodes_shape(processes: ProcessesClient):
     ):
         status, error = await ask(processes, method, path, body)
         assert status == 400
-        assert error["name"] == "BadRequest"
-        assert error["data"]["message"]
+        assert error["_tag"] == "InvalidRequestError"
+        assert set(error) == {"_tag", "message", "kind"}
     plain = await processes.create(command="cat")
     for id in ("pty_none", plain.id, plain.id.replace("proc_", "pty_")):
-        assert (await ask(processes, "GET", f"/pty/{id}"))[0] == 404
+        status, error = await ask(processes, "GET", f"/pty/{id}")
+        assert (status, error["_tag"], error["message"]) == (404, "PtyNotFoundError", f"PTY session not found: {id}")
         assert (await ask(processes, "GET", f"/pty/{id}/connect"))[1]["name"] == "NotFoundError"
 
 

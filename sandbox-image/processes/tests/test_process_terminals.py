@@ -217,11 +217,16 @@ BAD_ROUTES = [
     ("PUT", "/v1/processes", "{}", 405, "method_not_allowed"),
     ("POST", "/v1/processes", "{", 400, "bad_json"),
     ("POST", "/v1/processes", "x" * (3 << 20), 413, "body_too_large"),
-    ("GET", "/v1/processes/here/connect", None, 400, "bad_request"),
+    ("GET", "/v1/processes/here/connect", None, 400, "websocket_wanted"),
+    ("HEAD", "/v1/events", None, 405, None),
+    ("OPTIONS", "/v1/processes", None, 405, "method_not_allowed"),
+    ("POST", "/v1/processes", "", 400, "bad_json"),
     ("GET", "/v1/processes/here/connect?offset=9", None, 422, "offset_ahead"),
     ("GET", "/v1/processes/here/output?offset=-1", None, 422, "bad_offset"),
     ("GET", "/v1/processes/here/output?stream=both", None, 422, "bad_stream"),
-    ("POST", "/v1/processes/here/signal", '{"signal":"9"}', 422, "bad_signal"),
+    ("POST", "/v1/processes/here/signal", '{"signal":"99"}', 422, "bad_signal"),
+    ("POST", "/v1/processes/here/signal", '{"signal":0}', 422, "bad_signal"),
+    ("POST", "/v1/processes/here/signal", '{"signal":"SIGSIGINT"}', 422, "bad_signal"),
     ("POST", "/v1/processes/here/resize", '{"rows":1,"cols":1}', 409, "no_terminal"),
     ("POST", "/v1/processes/here/input", "{}", 422, "bad_value"),
     ("POST", "/v1/processes/here/input", '{"data":"' + "x" * (1 << 20) + 'y"}', 413, "input_too_large"),
@@ -234,10 +239,14 @@ async def test_every_bad_request_is_a_problem_document_with_its_own_code(process
     await processes.create(command="cat", tag="here")
     for method, path, body, status, code in BAD_ROUTES:
         async with processes.session.request(method, "http://x" + path, data=body) as response:
-            problem = json.loads(await response.read())
-            assert (response.status, problem["code"]) == (status, code), (method, path)
-            assert response.content_type == "application/problem+json"
-            assert problem["detail"]
+            content = await response.read()
+            assert response.status == status, (method, path)
+            assert ("Allow" in response.headers) == (status == 405)
+            if method != "HEAD":
+                problem = json.loads(content)
+                assert problem["code"] == code, (method, path)
+                assert response.content_type == "application/problem+json"
+                assert problem["detail"]
 
 
 async def test_program_and_arguments_may_be_one_list(processes: ProcessesClient):

@@ -19,6 +19,7 @@ from valet_processes.errors import BadSpec
 from valet_processes.events_stream import EventRoutes
 from valet_processes.http_api import ProcessRoutes
 from valet_processes.manager import Manager
+from valet_processes.once import Once
 from valet_processes.opencode_pty import PtyRoutes
 from valet_processes.replies import refusals, reply
 
@@ -55,7 +56,7 @@ async def serving(spec: ProcessesSpec, *, adopts: bool, patience: float = limits
     """
     async with Manager(spec, adopts=adopts) as manager:
         connections = Connections()
-        application = web.Application(middlewares=[refusals], client_max_size=limits.BODY_BYTES)
+        application = web.Application(middlewares=[refusals, Once().middleware], client_max_size=limits.BODY_BYTES)
         application.add_routes(
             [
                 web.get("/health", _health),

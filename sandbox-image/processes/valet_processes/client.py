@@ -111,9 +111,10 @@ class ProcessesClient:
         assert self._session, "use it with async with"
         return self._session
 
-    async def create(self, **request: Any) -> ProcessInfo:
-        """Start a process; the arguments are the fields of `requests.Create`."""
-        return await self._ask("POST", "/v1/processes", ProcessInfo, request)
+    async def create(self, key: str | None = None, /, **request: Any) -> ProcessInfo:
+        """Start a process; the arguments are the fields of `requests.Create`. Here and below, what is asked again with
+        the same `key` is done once."""
+        return await self._ask("POST", "/v1/processes", ProcessInfo, request, key=key)
 
     async def list(self, **wanted: str) -> list[ProcessInfo]:
         """Those that fit `requests.Filter`."""
@@ -123,17 +124,17 @@ class ProcessesClient:
         """By id or tag."""
         return await self._ask("GET", f"/v1/processes/{key}", ProcessInfo)
 
-    async def signal(self, key: str, signal: str) -> ProcessInfo:
+    async def signal(self, id: str, signal: str, key: str | None = None) -> ProcessInfo:
         """To its group, e.g. `SIGINT`."""
-        return await self._ask("POST", f"/v1/processes/{key}/signal", ProcessInfo, {"signal": signal})
+        return await self._ask("POST", f"/v1/processes/{id}/signal", ProcessInfo, {"signal": signal}, key=key)
 
     async def resize(self, key: str, *, rows: int, cols: int) -> ProcessInfo:
         """Its terminal."""
         return await self._ask("POST", f"/v1/processes/{key}/resize", ProcessInfo, {"rows": rows, "cols": cols})
 
-    async def input(self, key: str, **request: Any) -> ProcessInfo:
+    async def input(self, id: str, key: str | None = None, /, **request: Any) -> ProcessInfo:
         """`data` or `data_base64`, `close`."""
-        return await self._ask("POST", f"/v1/processes/{key}/input", ProcessInfo, request)
+        return await self._ask("POST", f"/v1/processes/{id}/input", ProcessInfo, request, key=key)
 
     async def label(self, key: str, label: str) -> ProcessInfo:
         """Show it under another name."""
@@ -184,10 +185,18 @@ class ProcessesClient:
                 fields = {}
 
     async def _ask(
-        self, method: str, path: str, kind: type[T], request: object = None, query: dict[str, str] | None = None
+        self,
+        method: str,
+        path: str,
+        kind: type[T],
+        request: object = None,
+        *,
+        query: dict[str, str] | None = None,
+        key: str | None = None,
     ) -> T:
         content = None if request is None else msgspec.json.encode(request)
-        async with self.session.request(method, _BASE + path, data=content, params=query) as response:
+        headers = {} if key is None else {"Idempotency-Key": key}
+        async with self.session.request(method, _BASE + path, data=content, params=query, headers=headers) as response:
             return msgspec.json.decode(await _checked(response), type=kind)
 
 

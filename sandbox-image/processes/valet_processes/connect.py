@@ -59,13 +59,13 @@ class ConnectRoutes:
 
     def routes(self) -> list[web.RouteDef]:
         """What to add to an application."""
-        return [web.get("/v1/processes/{key}/connect", self._connect)]
+        return [web.get("/v1/processes/{key}/connect", self._connect, allow_head=False)]
 
     async def _connect(self, request: web.Request) -> web.StreamResponse:
         process = self._manager.find(request.match_info["key"])
         asked = requests.offset_in(request.query.get("offset"), end=process.output.end)
         with self._connections.one(request):
-            socket = websocket()
+            socket = websocket(request)
             await socket.prepare(request)
             first = process.output.first_from(asked)
             hello = Hello(offset=first, dropped=first - asked, process=process.snapshot())

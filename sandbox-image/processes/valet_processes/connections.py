@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterator
 
 from aiohttp import web
-from valet_protocol.errors import TooMany
+from valet_protocol.errors import BadRequest, Refused, TooMany
 
 from valet_processes import limits
 
@@ -26,7 +26,7 @@ class Connections:
         transport = request.transport
         try:
             yield
-        except web.HTTPException:
+        except (web.HTTPException, Refused):
             transport = None
             raise
         finally:
@@ -35,8 +35,11 @@ class Connections:
                 asyncio.get_running_loop().call_later(limits.HEARTBEAT, transport.abort)
 
 
-def websocket() -> web.WebSocketResponse:
-    """A WebSocket that answers pings and is not compressed: this is one machine."""
+def websocket(request: web.Request) -> web.WebSocketResponse:
+    """A WebSocket that answers pings and is not compressed: this is one machine. Raises `BadRequest` where the request
+    is for none."""
+    if request.headers.get("Upgrade", "").lower() != "websocket":
+        raise BadRequest("websocket_wanted", f"{request.path} is a WebSocket; connect to it with a client for these")
     return web.WebSocketResponse(
         heartbeat=limits.HEARTBEAT,
         timeout=limits.CLOSE_TIMEOUT,

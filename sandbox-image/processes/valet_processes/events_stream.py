@@ -29,7 +29,7 @@ class EventRoutes:
 
     def routes(self) -> list[web.RouteDef]:
         """What to add to an application."""
-        return [web.get("/v1/events", self._events)]
+        return [web.get("/v1/events", self._events, allow_head=False)]
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         after = _after(request, self._manager.events.last)

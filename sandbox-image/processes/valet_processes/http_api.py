@@ -9,6 +9,7 @@ from valet_protocol.events.machine import ProcessInfo
 
 from valet_processes import limits, requests
 from valet_processes.manager import Manager
+from valet_processes.once import ASKED, replayed
 from valet_processes.output import Output
 from valet_processes.process import Process
 from valet_processes.replies import body, reply
@@ -39,7 +40,10 @@ class ProcessRoutes:
         ]
 
     async def _create(self, request: web.Request) -> web.StreamResponse:
-        return reply(self._manager.create(requests.creation(await body(request))), status=201)
+        asked = request.get(ASKED)
+        if asked and (process := self._manager.started_by(asked)):
+            return replayed(reply(process.snapshot(), status=201))
+        return reply(self._manager.create(requests.creation(await body(request)), asked=asked), status=201)
 
     async def _list(self, request: web.Request) -> web.StreamResponse:
         wanted = requests.decode_query(dict(request.query), requests.Filter)

@@ -104,6 +104,15 @@ LABEL_CHARS = 200
 SESSION_CHARS = 128
 """A session id."""
 
+KEY_CHARS = 200
+"""An `Idempotency-Key`; the same as the platform's own API takes."""
+
+ANSWERS_KEPT = 1000
+"""Answers of requests with a key: who repeats one does it within seconds, and a person types a few keys in them."""
+
+ANSWERS_BYTES = 16 << 20
+"""Of these answers: usually half a megabyte, but arguments may be long."""
+
 TERMINAL_MAX = 2000
 """Rows or columns of a terminal: five 4K screens; full-screen programs allocate rows times columns."""
 

@@ -16,6 +16,7 @@ from valet_protocol.sandbox_spec import ProcessesSpec
 from valet_service import logs, tasks
 
 from valet_processes import limits, process_table, registry, requests, spawn
+from valet_processes.answers import Asked
 from valet_processes.errors import CannotStart
 from valet_processes.event_log import EventLog
 from valet_processes.journal import Journal
@@ -76,8 +77,11 @@ class Manager:
 
     # -- what clients ask for
 
-    def create(self, request: Create, *, environment: Mapping[str, str] = {}) -> ProcessInfo:
-        """Start a process. `environment` comes before what the request adds. Raises `Refused`."""
+    def create(
+        self, request: Create, *, environment: Mapping[str, str] = {}, asked: Asked | None = None
+    ) -> ProcessInfo:
+        """Start a process. `environment` comes before what the request adds; `asked` is kept with it. Raises
+        `Refused`."""
         if self._stopping:
             raise Unavailable("stopping", "The process service is ending; try again when it is back")
         requests.check(request)
@@ -86,10 +90,7 @@ class Manager:
         cwd = os.path.join(self._spec.workspace, request.cwd or "")
         terminal = {"TERM": "xterm-256color"} if request.pty else {}
         env = {**terminal, **self._spec.environment, **environment, **request.env, MARK: id}
-        try:
-            spool = Spool(self._spools / id, room=self._spool_room) if request.keep_output else None
-        except OSError as error:
-            raise Unavailable("cannot_keep_output", f"Its output cannot be kept: {error}") from error
+        spool = self._spool(id, request)
         try:
             started = spawn.start(request.command, request.args, cwd=os.path.normpath(cwd), env=env, size=request.pty)
         except CannotStart as error:
@@ -111,16 +112,25 @@ class Manager:
             session_id=request.session_id,
             created_at=rfc3339(_now_ms()),
         )
-        process = Process(info, Output(spool=spool, text=info.pty), started, ended=self._on_end)
+        process = Process(info, Output(spool=spool, text=info.pty), started, ended=self._on_end, asked=asked)
         self._processes[id] = process
         self._journal.write(process.kept())
         self._tell("process.created", process.snapshot())
         process.leader_ended()  # its end may have come before it was known here
         return process.snapshot()
 
+    def known(self, id: str) -> Process | None:
+        """By id."""
+        return self._processes.get(id)
+
     def find(self, key: str) -> Process:
         """By id or tag. Raises `NotFound`."""
         return self._processes[registry.find({kept.info.id: kept for kept in self._kept()}, key)]
+
+    def started_by(self, asked: Asked) -> Process | None:
+        """What this request has started before. Raises `Unprocessable` where its key was another one's."""
+        id = registry.started_by(self._kept(), asked)
+        return self._processes[id] if id else None
 
     def matching(self, wanted: Filter) -> list[ProcessInfo]:
         """Those that fit, oldest first."""
@@ -202,7 +212,7 @@ class Manager:
                 exited_at=rfc3339(now_ms),
                 output_bytes=spool.end if spool else info.output_bytes,
             )
-            kept = Kept(info=info, exited_ms=now_ms)
+            kept = Kept(info=info, exited_ms=now_ms, asked=kept.asked)
             self._journal.write(kept)
         self._processes[info.id] = Process.restored(kept, Output(spool=spool, end=info.output_bytes, text=info.pty))
         if not ended_before:
@@ -248,6 +258,17 @@ class Manager:
 
     def _kept(self) -> list[Kept]:
         return [process.kept() for process in self._processes.values()]
+
+    def _spool(self, id: str, request: Create) -> Spool | None:
+        """What an agent is to be shown is kept as well: its beginning is wanted at its end, and over a restart."""
+        if not request.keep_output and request.session_id is None:
+            return None
+        try:
+            return Spool(self._spools / id, room=self._spool_room)
+        except OSError as error:
+            if not request.keep_output:
+                return None
+            raise Unavailable("cannot_keep_output", f"Its output cannot be kept: {error}") from error
 
     def _spool_room(self) -> int:
         used = sum(process.output.spool.end for process in self._processes.values() if process.output.spool)

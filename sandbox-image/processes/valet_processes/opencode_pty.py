@@ -46,7 +46,7 @@ class PtyRoutes:
             web.put("/pty/{id}", _refusing(self._update)),
             web.delete("/pty/{id}", _refusing(self._remove)),
             web.post("/pty/{id}/connect-token", _refusing(self._ticket)),
-            web.get("/pty/{id}/connect", _refusing(self._connect)),
+            web.get("/pty/{id}/connect", _refusing(self._connect), allow_head=False),
         ]
 
     async def _shells(self, request: web.Request) -> web.StreamResponse:
@@ -99,15 +99,15 @@ class PtyRoutes:
         else:
             first = ring.offset_of(int(cursor)) if cursor.isascii() and cursor.isdigit() else ring.start
         with self._connections.one(request):
-            socket = websocket()
+            socket = websocket(request)
             await socket.prepare(request)
             await _follow(process, socket, max(first, ring.start), self._patience)
         return socket
 
     def _terminal(self, request: web.Request) -> Process:
         id = request.match_info["id"]
-        process = self._manager.find(opencode_shapes.process_id(id))
-        if not process.info.pty or process.exited.is_set():
+        process = self._manager.known(opencode_shapes.process_id(id))
+        if process is None or not process.info.pty or process.exited.is_set():
             raise NotFound("process_not_found", f"PTY session not found: {id}")
         return process
 
@@ -152,7 +152,7 @@ def _refusing(
             return reply(message, status=404)
         except Refused as error:
             status = error.status if error.status >= 429 else 400
-            return reply({"name": "BadRequest", "data": {"message": error.detail, "kind": "Body"}}, status=status)
+            return reply({"_tag": "InvalidRequestError", "message": error.detail, "kind": error.code}, status=status)
 
     return handle
 

@@ -14,6 +14,7 @@ from valet_protocol.events.machine import ProcessInfo
 from valet_service import logs
 
 from valet_processes import limits, process_table, spawn
+from valet_processes.answers import Asked
 from valet_processes.errors import Closed
 from valet_processes.feed import Feed
 from valet_processes.output import Output
@@ -33,10 +34,17 @@ class Process:
     """Running or ended. `ended(process)` is called when it is the one and no longer the other."""
 
     def __init__(
-        self, info: ProcessInfo, output: Output, started: Started | None, *, ended: Callable[["Process"], None]
+        self,
+        info: ProcessInfo,
+        output: Output,
+        started: Started | None,
+        *,
+        ended: Callable[["Process"], None],
+        asked: Asked | None = None,
     ) -> None:
-        """Without `started` it is the record of one that has ended."""
+        """Without `started` it is the record of one that has ended. `asked` started it, where that had a key."""
         self.info = info
+        self.asked = asked
         self.output = output
         self.exited = asyncio.Event()
         self._ended = ended
@@ -56,7 +64,7 @@ class Process:
     @classmethod
     def restored(cls, kept: Kept, output: Output) -> "Process":
         """The record of a process that ended in an earlier life of the service."""
-        process = cls(kept.info, output, None, ended=lambda _: None)
+        process = cls(kept.info, output, None, ended=lambda _: None, asked=kept.asked)
         process._exited_ms = kept.exited_ms
         process.exited.set()
         return process
@@ -67,7 +75,12 @@ class Process:
 
     def kept(self) -> Kept:
         """What deciding about its record takes."""
-        return Kept(info=self.snapshot(), exited_ms=self._exited_ms, output_cost=self.output.ring.cost)
+        return Kept(
+            info=self.snapshot(),
+            exited_ms=self._exited_ms,
+            output_cost=self.output.ring.cost,
+            asked=self.asked,
+        )
 
     # -- output
 

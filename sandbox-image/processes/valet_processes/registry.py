@@ -6,7 +6,8 @@ import msgspec
 from valet_protocol.errors import Conflict, NotFound, TooMany
 from valet_protocol.events.machine import ProcessInfo
 
-from valet_processes import limits
+from valet_processes import answers, limits
+from valet_processes.answers import Asked
 from valet_processes.requests import Create
 
 
@@ -18,6 +19,8 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     """Milliseconds since 1970; none while it runs."""
     output_cost: int = 0
     """Bytes of memory its output takes."""
+    asked: Asked | None = None
+    """The request it was started by, where that had a key."""
 
 
 def admit(records: Iterable[Kept], request: Create) -> None:
@@ -43,6 +46,16 @@ def find(records: Mapping[str, Kept], key: str) -> str:
     if not tagged:
         raise NotFound("process_not_found", f"No process has the id or tag {key!r}; it may have been deleted")
     return max(tagged, key=_recency).info.id
+
+
+def started_by(records: Iterable[Kept], asked: Asked) -> str | None:
+    """The id of the process that this request has started before. Raises `Unprocessable` where its key was
+    another one's."""
+    for kept in records:
+        if kept.asked is not None and kept.asked.key == asked.key:
+            answers.check_same(asked, kept.asked.digest)
+            return kept.info.id
+    return None
 
 
 def forgettable(records: Iterable[Kept], now_ms: int) -> list[str]:

@@ -35,10 +35,20 @@ async def refusals(
         return problem(error.problem())
     except web.HTTPRequestEntityTooLarge:
         return problem(TooLarge("body_too_large", f"A request has at most {limits.BODY_BYTES} bytes").problem())
+    except web.HTTPMethodNotAllowed as error:
+        allowed = ", ".join(sorted(error.allowed_methods))
+        detail = f"{request.path} does not take {request.method}; it takes {allowed}"
+        response = problem(
+            Problem(title="Method not allowed", status=error.status, detail=detail, code="method_not_allowed")
+        )
+        response.headers["Allow"] = allowed
+        return response
+    except web.HTTPNotFound as error:
+        detail = f"Nothing is at {request.path}; processes are at /v1/processes"
+        return problem(Problem(title="Not found", status=error.status, detail=detail, code="no_such_route"))
     except web.HTTPException as error:
-        code = {404: "no_such_route", 405: "method_not_allowed"}.get(error.status, "bad_request")
         detail = f"{request.method} {request.path}: {error.text or error.reason}"
-        return problem(Problem(title=error.reason, status=error.status, detail=detail, code=code))
+        return problem(Problem(title=error.reason, status=error.status, detail=detail, code="bad_request"))
     except (ConnectionError, TimeoutError):
         raise
     except Exception as error:  # noqa: BLE001 a mistake of ours must not end the connection without a word

@@ -42,7 +42,7 @@ class Create(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Its terminal's size; none for no terminal, with standard output and error apart."""
     session_id: str | None = None
     keep_output: bool = False
-    """Whether all of its output is kept, on disk, until its record goes."""
+    """Whether all of its output is kept, on disk, until its record goes; it is where there is a `session_id`, too."""
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,8 +54,8 @@ class Label(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 class Signal(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="signal"):
     """Send a signal to all of a process's group."""
 
-    signal: str
-    """e.g. `SIGINT`."""
+    signal: str | int
+    """Its name or its number: `SIGINT`, `INT`, `2`."""
 
 
 class Resize(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="resize"):
@@ -76,7 +76,7 @@ Control = Resize | Signal | CloseStdin
 class SignalBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """`Signal` by HTTP."""
 
-    signal: str
+    signal: str | int
 
 
 class Input(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -112,6 +112,8 @@ class Filter(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 def decode(body: bytes | str, kind: type[T]) -> T:
     """A request's JSON. Raises `BadRequest`, `Unprocessable`."""
+    if not body:
+        raise BadRequest("bad_json", "The body is empty; it is to be one JSON object")
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -208,13 +210,16 @@ def check_input(data: bytes) -> None:
         raise TooLarge("input_too_large", f"At most {limits.INPUT_BYTES} bytes at once; send it in pieces")
 
 
-def signal_number(name: str) -> signal.Signals:
-    """The signal of a name. Raises `Unprocessable`."""
+def signal_number(signal_: str | int) -> signal.Signals:
+    """A signal by its number or its name, as `kill` takes it: `9`, `KILL`, `SIGKILL`. Raises `Unprocessable`."""
     try:
-        return signal.Signals[name]
-    except KeyError:
+        text = str(signal_)
+        if text.isascii() and text.isdigit():
+            return signal.Signals(int(text))
+        return signal.Signals["SIG" + text.upper().removeprefix("SIG")]
+    except (KeyError, ValueError):
         raise Unprocessable(
-            "bad_signal", f"{name!r} is no signal; they are named SIGINT, SIGTERM, SIGKILL, …"
+            "bad_signal", f"{signal_!r} is no signal; they are named SIGINT, SIGTERM, SIGKILL, …"
         ) from None
 
 
