@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import checks
-from harness.platform import Platform
+from harness.platform import Model, Platform
 from harness.stream import Follower
 
 
@@ -89,3 +89,43 @@ def test_an_export_imported_again_gives_the_same_messages(platform: Platform) ->
     )
     assert broken.status_code in (400, 422)
     assert "line 1" in broken.json()["detail"]
+
+
+def test_a_session_that_was_imported_goes_on_with_files_and_memory_or_with_what_was_said(
+    platform: Platform, model: Model, tmp_path: Path
+) -> None:
+    session = platform.create(title="to be moved")["id"]
+    uploaded = platform.request(
+        "POST", f"/api/sessions/{session}/attachments", params={"name": "notes.txt"}, content=b"a quince as well"
+    ).json()
+    with platform.follow(session) as follower:
+        platform.prompt(session, "say the fruit is kumquat", attachments=[uploaded["attachment_id"]])
+        platform.prompt(session, "write kept.txt kept")
+        ended(follower, 2)
+    whole, events = tmp_path / "whole.jsonl", tmp_path / "events.jsonl"
+    assert platform.cli("export", session, "--files", "-o", str(whole)).returncode == 0
+    assert platform.cli("export", session, "-o", str(events)).returncode == 0
+
+    moved = platform.cli("import", str(whole)).stdout.strip()
+    assert conversation(platform.messages(moved)) == conversation(platform.messages(session))
+    at = f"/api/sessions/{moved}/attachments/{uploaded['attachment_id']}"
+    assert platform.request("GET", at).content == b"a quince as well"
+    with platform.follow(moved) as follower:
+        platform.prompt(moved, "count prompts")
+        platform.prompt(moved, "cat kept.txt", kind="shell")
+        ended(follower, 2)
+    assert conversation(platform.messages(moved))[-3] == ("assistant", "scripted-1 sees 3 prompts.")
+    outputs = [event.data["output"] for event in follower.events if event.type == "agent.tool_updated"]
+    assert "kept" in outputs[-1]
+
+    told = platform.cli("import", str(events)).stdout.strip()
+    with platform.follow(told) as follower:
+        platform.prompt(told, f"say it is {told}")
+        platform.prompt(told, "count prompts")
+        ended(follower, 2)
+    received = [request["prompt"] for request in model.requests() if told in request["prompt"]]
+    assert any("You: the fruit is kumquat" in prompt and "(used write)" in prompt for prompt in received)
+    # once, and the next prompt finds it in the agent's own memory
+    assert conversation(platform.messages(told))[-1] == ("assistant", "scripted-1 sees 2 prompts.")
+    assert not [r for r in model.requests() if "kumquat" in r["prompt"] and r["prompt"].endswith("count prompts")]
+    checks.rebuilt_equals_live(platform)

@@ -176,10 +176,10 @@ def test_an_unknown_event_is_passed_over():
     assert render(Transcript(), later) == (Transcript(), ())
 
 
-def test_a_sub_agents_text_is_one_line_aside_the_main_one():
+def test_a_sub_agents_text_is_one_line_below_the_call_that_started_it():
     helper = agent.MessageCreated(message_id="h", parent_session="ses_1")
     shown = written(helper, text(0, "look", "p9", message="h"), whole("looked\naround", "p9", message="h"))
-    assert shown == "↳ looked around\n"
+    assert shown == "  │ looked around\n"
 
 
 # -- prompts, other models, commands, reviews --------------------------------------------------------------

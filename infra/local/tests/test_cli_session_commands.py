@@ -260,6 +260,9 @@ async def test_an_export_is_written_whole_though_its_connection_is_cut_and_can_b
     assert str(file) in err
     assert os.listdir(tmp_path) == [file.name]
     assert (await valet(api, "export", SESSION))[:2] == (0, lines.decode())
+    api.cuts = [7000]
+    assert (await valet(api, "export", SESSION, "--files"))[:2] == (0, lines.decode())
+    assert [one.query for one in api.seen if one.path == f"{AT}/export"][-2:] == ["files=true"] * 2
     assert (await valet(api, "import", str(file), "--title", "T"))[:2] == (0, f"{FORK.id}\n")
     (seen,) = [one for one in api.seen if one.path == "/api/import"]
     assert (seen.body, seen.headers["content-type"]) == (lines, "application/jsonl")

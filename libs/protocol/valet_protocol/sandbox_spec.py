@@ -117,6 +117,8 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Where the gateway serves for those outside; see `GatewaySpec.socket`."""
     gateway_host: str = "127.0.0.1"
     gateway_port: int = 9000
+    gateway_secure: bool = False
+    """See `GatewaySpec.secure`."""
     xterm_dir: str | None = None
     """See `GatewaySpec.xterm_dir`."""
     orchestrator: bool = False

@@ -116,7 +116,6 @@ def bridge(opencode: Opencode, publisher: Publisher, seconds: Iterator[int], tmp
         policy=facts.SessionPolicy(),
         work=cast(Any, nothing),
         attachments=nothing,
-        preambles={},
         shown=ShownProcesses(tmp_path),
         home=tmp_path,
         now_ms=lambda: 1_795_000_000_000,
@@ -232,3 +231,34 @@ def _answer(user_message: str) -> frames.Message:
         time=frames.Span(created=1, completed=2),
     )
     return frames.Message(info=info)
+
+
+async def test_an_end_that_comes_while_opencode_is_being_looked_at_is_not_overlooked(
+    bridge: Bridge, opencode: Opencode, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "SETTLE_POLL", 0.001)
+    await bridge.dispatch(TURN, again=False)
+    await bridge.steer(STEER)  # makes it look: OpenCode is busy
+    looking, go_on = asyncio.Event(), asyncio.Event()
+    listed = opencode.messages
+
+    async def slowly(session: str) -> list[frames.Message]:
+        looking.set()
+        await go_on.wait()
+        return await listed(session)
+
+    monkeypatch.setattr(opencode, "messages", slowly)
+    await asyncio.wait_for(looking.wait(), 5)
+    answer = frames.Info(
+        id="msg_z",
+        session_id="ses",
+        role="assistant",
+        parent_id=opencode.prompts[-1],
+        finish="stop",
+        time=frames.Span(created=0, completed=1),
+    )
+    opencode.listed = [frames.Message(info=answer)]
+    opencode.status = None
+    await bridge.frame(frames.SessionStatus(session_id="ses", status=frames.Status(type="idle")))
+    go_on.set()
+    await until(lambda: publisher.of(agent.TurnEnded))  # without a watch, which would look half a minute later

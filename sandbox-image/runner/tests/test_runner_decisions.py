@@ -202,7 +202,14 @@ def test_a_review_is_about_the_sessions_changes_and_the_persons_wishes() -> None
 
 
 @pytest.mark.parametrize(
-    "around", ["{}", "```json\n{}\n```", "Here it is:\n```\n{}\n```\nThat is all.", "So: {} Done."]
+    "around",
+    [
+        "{}",
+        "```json\n{}\n```",
+        "Here it is:\n```\n{}\n```\nThat is all.",
+        "So: {} Done.",
+        '`f(x) { return {}; }` is wrong: {"x": 1}\n~~~JSON\n{}\n~~~ as {I} said.'.replace("return {}", "return 0"),
+    ],
 )
 def test_findings_are_found_in_whatever_stands_around_them_and_sorted(around: str) -> None:
     text = (
@@ -210,7 +217,7 @@ def test_findings_are_found_in_whatever_stands_around_them_and_sorted(around: st
         ' {"file": "b", "line": 2, "severity": "major", "text": "{m}"},'
         ' {"file": "a", "severity": "major", "text": "n"}]}'
     )
-    review = reviews.read("t", around.replace("{}", text))
+    review = reviews.read("t", [around.replace("{}", text), "That is all."])
     assert isinstance(review, ReviewCompleted)
     assert [(found.severity, found.file, found.line) for found in review.findings] == [
         ("major", "a", None),
@@ -225,12 +232,47 @@ def test_findings_are_found_in_whatever_stands_around_them_and_sorted(around: st
         ("Looks fine.", "no JSON object"),
         ('{"summary": "s"}', "`findings`"),
         ('{"summary": "s", "findings": [{"file": "a", "severity": "awful", "text": "t"}]}', "awful"),
+        ('{"summary": "s", "findings": [', "broken"),
+        ("{" * 100_000, "broken"),
+        # what could not be put into an event
+        ('{"summary": "\\ud800", "findings": []}', "surrogate"),
+        ('{"summary": "s", "findings": [{"file": "a", "line": 1%s}]}' % ("0" * 5000), "broken"),
+        ('{"a":' * 100_000, "no JSON object"),
+        ("", "no answer"),
     ],
+    ids=lambda value: value[:20],
 )
 def test_an_answer_that_is_no_review_is_an_error_that_says_why(text: str, reason: str) -> None:
-    error = reviews.read("t", text)
+    error = reviews.read("t", [text] if text else [], ["What it said first."])
     assert isinstance(error, AgentError)
+    assert error.name == "review_not_understood"
     assert reason in error.message
+    # nothing of what it said is lost
+    assert "What it said first." in error.message
+    assert text[: limits.REVIEW_SAID_CHARS] in error.message
+    assert len(error.message) < 2 * limits.REVIEW_SAID_CHARS
+    assert reason in reviews.second_ask([text] if text else [])
+
+
+def test_a_review_that_cannot_be_read_is_asked_for_once_more_and_no_other_turn_is() -> None:
+    asked = msgspec.structs.replace(TURN, fact=msgspec.structs.replace(FACT, kind="review"))
+    state = answer(IDLE, text="Fine.")
+    ask = turns.second_ask(state, asked)
+    assert ask
+    assert "no JSON object" in ask
+    assert turns.second_ask(state, TURN) is None
+    assert turns.second_ask(state, msgspec.structs.replace(asked, interrupted=True)) is None
+    again = turns.misread(state, asked)
+    assert again.misread == ("Fine.",)
+    assert turns.second_ask(state, again) is None
+
+
+@pytest.mark.parametrize("line", ["0", "-1", "1" + "0" * 30])
+def test_a_line_that_no_file_has_is_left_out(line: str) -> None:
+    text = '{"summary": "s", "findings": [{"file": "a", "line": N, "severity": "info", "text": "t"}]}'
+    review = reviews.read("t", [text.replace("N", line)])
+    assert isinstance(review, ReviewCompleted)
+    assert [found.line for found in review.findings] == [None]
 
 
 def test_a_review_of_nothing_is_a_completed_turn() -> None:

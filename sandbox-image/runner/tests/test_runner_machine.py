@@ -18,7 +18,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from valet_local.model import ScriptedModel
-from valet_protocol.events import agent, machine
+from valet_protocol.events import agent, facts, machine
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_runner import optional_services
 from valet_runner.testing import WAIT, Broker, Ledger, Runner, condition
@@ -175,6 +175,9 @@ async def test_a_process_that_was_run_for_the_agent_is_in_its_next_prompt(
 
 async def test_a_gateway_that_is_killed_comes_back_and_processes_outlive_it(sandbox: Sandbox) -> None:
     process = await sandbox.ask("POST", "/v1/processes", {"command": "sleep", "args": ["300"]})
+    # the agent's own modules of such names are not what is started again: they would be told what it is told
+    for name in ("valet_gateway", "msgspec", "json"):
+        (Path(sandbox.runner.spec.home) / f"{name}.py").write_text("raise SystemExit(3)\n")
     await sandbox.kill("valet_gateway")
     assert (await sandbox.ask("GET", f"/v1/processes/{process['id']}"))["status"] == "running"
     turn = await sandbox.log.dispatch("call valet_list_tunnels")
@@ -188,6 +191,38 @@ async def test_a_gateway_that_is_killed_comes_back_and_processes_outlive_it(sand
     await sandbox.log.until(agent.OpencodeRestarted, after=mark)
     assert (await sandbox.opencode("/global/health"))["healthy"]
     await sandbox.ask("DELETE", f"/v1/processes/{process['id']}")
+
+
+async def test_somebody_who_is_removed_is_out_at_once_and_stays_out_of_a_new_gateway(sandbox: Sandbox) -> None:
+    process = await sandbox.ask("POST", "/v1/processes", {"command": "sleep", "args": ["300"]})
+    at = f"http://gateway/v1/processes/{process['id']}"
+    async with sandbox.person(sub="u2") as http, sandbox.person() as owner, asyncio.timeout(WAIT):
+        theirs, mine = [await client.ws_connect(f"{at}/connect?offset=0") for client in (http, owner)]
+        for ws in (theirs, mine):
+            assert "hello" in await ws.receive_str()
+        sandbox.log.writers = {"u1": 0}
+        await sandbox.log.append(facts.ParticipantRemoved(user="u2", by="u1"))
+        assert (await theirs.receive()).data == 1008
+        async with http.get(at) as response:
+            assert response.status == 401
+        await mine.send_json({"type": "signal", "signal": "SIGCONT"})
+        assert not mine.closed
+        await sandbox.kill("valet_gateway")
+        await _until(owner, at, 200)
+        async with http.get(at) as response:
+            assert response.status == 401
+        # the ledger says it again, in a new sandbox too; here without a fact, as for a session above this one
+        sandbox.log.writers = {"u1": 0, "u2": 0}
+        await _until(http, at, 200)
+    await sandbox.ask("DELETE", f"/v1/processes/{process['id']}")
+
+
+async def _until(http: aiohttp.ClientSession, url: str, status: int) -> None:
+    while True:
+        async with http.get(url) as response:
+            if response.status == status:
+                return
+        await asyncio.sleep(0.1)
 
 
 async def test_a_process_service_that_is_killed_comes_back_and_its_processes_are_said_to_have_ended(

@@ -276,6 +276,24 @@ async def test_a_review_answered_with_something_else_fails_and_says_so(
     assert ended.error
     assert ended.error.name == "review_not_understood"
     assert live.said(agent.ReviewCompleted, turn=turn) == []
+    # it was asked twice, and what it said to either is in the error
+    said = texts(live, turn)
+    assert (len(said), said[0]) == (2, "It looks fine to me.")
+    assert all(text in ended.error.message for text in said)
+
+
+async def test_a_review_with_broken_json_is_mended_when_the_agent_is_asked_again(
+    live: Ledger, channel: str, workspace: Path
+) -> None:
+    (workspace / "reviewed.txt").write_text("text\n")
+    turn = await live.dispatch("review brokenly", kind="review", channel=channel)
+    ended = await end(live, turn)
+    assert (ended.status, ended.error) == ("completed", None)
+    (review,) = live.said(agent.ReviewCompleted, turn=turn)
+    assert [(found.file, found.line, found.severity) for found in review.findings] == [("c.txt", 3, "major")]
+    counted = await live.dispatch("count prompts", channel=channel)
+    await end(live, counted)
+    assert texts(live, counted) == ["scripted-1 sees 3 prompts."]
 
 
 # -- back and forth

@@ -11,10 +11,11 @@ import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from valet_protocol.events.envelope import Data
 from valet_protocol.events.machine import BootStepCompleted, ServiceChanged
-from valet_runner import limits, on_demand, optional_services
+from valet_runner import connections, door, limits, on_demand, optional_services
 from valet_runner.boot_steps import BootSteps
 from valet_runner.gateway_control import GatewayControl
 from valet_runner.on_demand import OnDemand
@@ -50,10 +51,15 @@ def log() -> Log:
 
 
 @contextlib.asynccontextmanager
-async def opened(log: Log, folder: Path, prepare: Callable[[], Recipe]) -> AsyncIterator[tuple[OnDemand, list[int]]]:
+async def opened(
+    log: Log, folder: Path, prepare: Callable[[], Recipe], *, booted: bool = True
+) -> AsyncIterator[tuple[OnDemand, list[int]]]:
+    """A service behind its door, and where the gateway was told it is."""
     leads: list[int] = []
     service = OnDemand(
         "vscode",
+        title="The editor",
+        listener=on_demand.listen(on_demand.free_port()),
         prepare=prepare,
         environment=ENVIRONMENT,
         folder=str(folder),
@@ -61,23 +67,22 @@ async def opened(log: Log, folder: Path, prepare: Callable[[], Recipe]) -> Async
         clock=time.monotonic,
         leads_to=leads.append,
     )
-    ready = asyncio.Event()
-
-    async def open() -> None:
-        ready.set()
-
-    running = asyncio.create_task(service.run(on_demand.free_port(), opened=open))
+    if booted:
+        service.open()
+    running = asyncio.create_task(service.run())
     try:
-        await asyncio.wait_for(ready.wait(), 10)
         yield service, leads
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
 
 
-async def get(port: int) -> bytes:
+PAGE = b"Accept: text/html,*/*\r\n"
+
+
+async def get(port: int, fields: bytes = b"") -> bytes:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(b"GET / HTTP/1.0\r\n\r\n")
+    writer.write(b"GET / HTTP/1.0\r\n" + fields + b"\r\n")
     answer = await asyncio.wait_for(reader.read(), 30)
     writer.close()
     return answer
@@ -96,19 +101,55 @@ def server(folder: Path) -> Callable[[], Recipe]:
 async def test_a_service_starts_for_its_first_visitor_and_again_after_its_end(log: Log, tmp_path: Path) -> None:
     async with opened(log, tmp_path, server(tmp_path)) as (service, leads):
         assert log.states() == []
-        assert b"200 OK" in await get(leads[-1])
+        assert b"200 OK" in await get(service.door)
         assert log.states() == [("vscode", "running")]
-        door, own = leads
-        assert own == await service.start()
+        assert leads == [await service.start()]
         processes = list(service._running)
         processes[0].kill()  # one of its programs
         await condition(lambda: log.states()[-1] == ("vscode", "stopped"))
-        assert leads[-1] == door
+        assert leads[-1] == service.door
         assert all(process.returncode is not None for process in processes)
-        assert b"200 OK" in await get(door)
+        assert b"200 OK" in await get(service.door)
         assert log.states()[-1] == ("vscode", "running")
         last = list(service._running)
     assert all(process.returncode is not None for process in last)
+
+
+async def test_who_comes_before_the_boot_is_over_is_told_so_and_starts_nothing(log: Log, tmp_path: Path) -> None:
+    async with opened(log, tmp_path, server(tmp_path), booted=False) as (service, leads):
+        for fields in (PAGE, b"", b"Upgrade: websocket\r\n"):
+            early = await get(service.door, fields)
+            assert early.startswith(b"HTTP/1.1 503 ")
+            assert b"\r\nX-Valet-Door: starting\r\nRetry-After: 2\r\n" in early
+            assert b"still booting" in early
+        assert leads == []
+        service.open()
+        assert b"200 OK" in await get(service.door, PAGE)
+
+
+async def test_a_page_is_told_of_a_slow_start_and_a_program_waits_for_it(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "DOOR_PATIENCE", 0.01)
+    go = tmp_path / "go"
+
+    def prepare() -> Recipe:
+        made = server(tmp_path)()
+        *first, last = made.programs
+        wait = f'until [ -e {go} ]; do sleep 0.05; done; exec "$@"'
+        slow = Program(command=("sh", "-c", wait, "sh", *last.command), listens=last.listens)
+        return Recipe(name="vscode", programs=(*first, slow), port=made.port)
+
+    async with opened(log, tmp_path, prepare) as (service, _):
+        program = asyncio.create_task(get(service.door))
+        for _ in range(2):
+            page = await get(service.door, PAGE)
+            assert b"\r\nX-Valet-Door: starting\r\n" in page
+            assert b"The editor is starting" in page
+        assert not program.done()
+        go.touch()
+        assert b"200 OK" in await program
+        assert log.states() == [("vscode", "running")]
 
 
 async def test_a_service_that_cannot_start_says_why_and_turns_visitors_away(
@@ -122,11 +163,69 @@ async def test_a_service_that_cannot_start_says_why_and_turns_visitors_away(
         broken = Program(command=("bash", "-c", "echo no display >&2; exit 4"), listens=on_demand.free_port())
         return Recipe(name="vscode", programs=(broken,), port=1)
 
-    async with opened(log, tmp_path, prepare) as (_, leads):
-        answers = [await get(leads[-1]) for _ in range(3)]
-    assert all(b"503 Service Unavailable" in answer and b"no display" in answer for answer in answers)
+    async with opened(log, tmp_path, prepare) as (service, _):
+        answers = [await get(service.door, fields) for fields in (b"", PAGE, b"")]
+    for answer in answers:
+        assert answer.startswith(b"HTTP/1.1 503 ")
+        assert b"\r\nX-Valet-Door: failed\r\n" in answer
+        assert b"no display" in answer
     assert len(tries) == 1
     assert log.states() == [("vscode", "stopped")]
+
+
+async def test_a_service_without_visitors_is_ended_but_never_while_one_is_connected(
+    log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "UNUSED_POLL", 0.02)
+    monkeypatch.setattr(limits, "UNUSED_LAST_LOOK", 0.02)
+    looks: list[int | None] = []
+    count = connections.to
+
+    def look(port: int) -> int | None:
+        looks.append(count(port))
+        return looks[-1]
+
+    monkeypatch.setattr(connections, "to", look)
+
+    def prepare() -> Recipe:
+        return msgspec.structs.replace(server(tmp_path)(), unused=0.1)
+
+    async with opened(log, tmp_path, prepare) as (service, leads):
+        port = await service.start()
+        _, visitor = await asyncio.open_connection("127.0.0.1", port)
+        looks.clear()
+        await condition(lambda: len(looks) > 20)  # more than the time without visitors it is allowed
+        assert set(looks[2:]) == {1}
+        assert log.states() == [("vscode", "running")]
+        visitor.close()
+        await condition(lambda: log.states()[-1] == ("vscode", "stopped"))
+        assert leads[-1] == service.door
+        assert b"200 OK" in await get(service.door)
+
+
+def test_connections_are_those_that_are_established_to_the_port_here() -> None:
+    table = """  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode
+   0: 0100007F:223D 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 1 1
+   1: 0100007F:223D 0100007F:E0A2 01 00000000:00000000 00:00000000 00000000     0        0 2 1
+   2: 0100007F:E0A2 0100007F:223D 01 00000000:00000000 00:00000000 00000000     0        0 3 1
+   3: 0100007F:223D 0100007F:E0A4 06 00000000:00000000 00:00000000 00000000     0        0 0 3
+"""
+    assert connections.count(table, 8765) == 1
+    assert connections.count(table, 8766) == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "page"),
+    [
+        (b"Accept: text/html,application/xhtml+xml", True),
+        (b"Accept: text/html\r\nSec-Fetch-Dest: script", False),
+        (b"Accept: */*\r\nsec-fetch-dest: iframe", True),
+        (b"Accept: text/html\r\nUpgrade: websocket", False),
+        (b"Accept: */*", False),
+    ],
+)
+def test_a_page_is_what_a_browser_shows_to_a_person(fields: bytes, page: bool) -> None:
+    assert door.is_page(b"GET /vscode/ HTTP/1.1\r\nHost: h\r\n" + fields + b"\r\n\r\n") is page
 
 
 def test_stale_locks_are_removed_and_those_of_the_living_are_not(tmp_path: Path) -> None:
@@ -145,18 +244,39 @@ def test_stale_locks_are_removed_and_those_of_the_living_are_not(tmp_path: Path)
     assert (editor / "settings.json").exists()
 
 
-def test_a_desktop_is_offered_only_where_all_of_its_programs_are() -> None:
+def test_a_program_whose_link_leads_out_of_the_sandbox_is_named_with_it(tmp_path: Path) -> None:
+    (tmp_path / "code-server").symlink_to("/opt/nowhere/code-server")
+    search = f"/nonexistent:{tmp_path}"
+    said = optional_services.why_missing("code-server", search)
+    assert (
+        said == f"code-server ({tmp_path}/code-server leads to /opt/nowhere/code-server, which is not in the sandbox)"
+    )
+    assert optional_services.why_missing("ttyd", search) == "ttyd"
+
+
+def test_a_persons_own_settings_of_the_editor_stay(tmp_path: Path) -> None:
+    optional_services.settle("vscode", home=str(tmp_path))
+    settings = tmp_path / ".local" / "share" / "code-server" / "User" / "settings.json"
+    assert "disableAIFeatures" in settings.read_text()
+    settings.write_text("{}")
+    optional_services.settle("vscode", home=str(tmp_path))
+    assert settings.read_text() == "{}"
+
+
+def test_a_desktop_is_offered_only_where_all_of_its_programs_are(tmp_path: Path) -> None:
     def without_fluxbox(name: str) -> str | None:
         return None if name == "fluxbox" else f"/usr/bin/{name}"
 
     assert optional_services.missing("vnc", without_fluxbox) == ["fluxbox"]
     assert optional_services.display(without_fluxbox) is None
-    assert optional_services.display(lambda name: name) == ":99"
+    assert optional_services.display(lambda name: name, novnc=str(tmp_path)) == ":99"
     ports = itertools.count(5000)
     recipe = optional_services.recipe(
         "vnc", find=lambda name: f"/usr/bin/{name}", free_port=lambda: next(ports), home="/h", workspace="/w"
     )
     assert recipe.programs[-1].listens == recipe.port
+    assert recipe.unused is None  # the agent's programs draw on it too
+    assert optional_services.missing("vnc", lambda name: name, novnc="/nonexistent") == ["novnc"]
 
 
 # -- supervision

@@ -36,7 +36,7 @@ async def test_files_are_put_back_elsewhere_exactly_as_they_were(first: Sandbox,
     second = await place.sandbox().boot(base=saved.work.base_commit, restores=True)
     restored = await second.work.restore(saved.work)
     assert restored
-    assert restored.preamble == {}
+    assert restored.preambles == {}
     assert state(second.folder) == wanted
     assert restored.head_commit == first.base
     assert git(second.folder, "diff", "--cached", "--name-only") == ""
@@ -191,7 +191,7 @@ async def test_a_patch_that_does_not_give_what_was_saved_is_kept_and_the_agent_t
     assert restored
     kept = Path(second.spec.home) / ".valet" / "work.patch"
     assert kept.read_text() == (tmp_path / "unpacked" / work_bundle.PATCH).read_text()
-    assert str(kept) in restored.preamble["web:default"]
+    assert str(kept) in restored.preambles["web:default"][0]
     assert (second.folder / "hello.txt").read_text() == "hello\n"
 
 
@@ -212,7 +212,7 @@ async def test_work_that_is_lost_is_said_to_be(first: Sandbox, place: Place, dam
     second = await place.sandbox().boot(base=saved.work.base_commit, restores=True)
     restored = await second.work.restore(saved.work)
     assert restored
-    assert "Not put back" in restored.preamble["web:default"]
+    assert "Not put back" in restored.preambles["web:default"][0]
     assert (second.folder / "hello.txt").read_text() == "hello\n"
 
 

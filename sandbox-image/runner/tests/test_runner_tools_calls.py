@@ -20,6 +20,7 @@ from valet_protocol.errors import Conflict, Problem, Unavailable
 from valet_protocol.tools import FILLED_IN, TOOLS, ListTasks, SearchMemories, SpawnChild, Tool, UpdateTask, WriteMemory
 from valet_runner.testing import Broker, condition
 from valet_runner.tools import limits, schema, testing
+from valet_runner.tools.answers import Answers
 from valet_runner.tools.platform import Platform
 from valet_runner.tools.running import Answer, Tools
 from valet_runner.tools.serving import serving
@@ -77,6 +78,7 @@ async def world(nc: Nats, folder: Path) -> AsyncIterator[World]:
             platform=Platform(nc).call,
             local={tool: world.handle for tool in TOOLS if tool.served_by == "runner"},
             turn=lambda: TURN,
+            answers=Answers(folder),
         )
         async with serving(path, tools):
             yield world
@@ -183,6 +185,19 @@ async def test_bad_input_over_mcp_is_an_error_that_names_the_field(world: World)
         assert (await mcp.call_tool("no_such_tool", {})).is_error
 
 
+async def test_who_chooses_another_word_is_told_which_there_are(world: World) -> None:
+    async with world.mcp() as mcp:
+        for tool, arguments, words in (
+            ("update_task", {"task_id": "t", "status": "weird"}, "status: Invalid enum value 'weird'; it is one of "),
+            (
+                "register_tunnel",
+                {"name": "web", "port": 3000, "protocol": "ftp"},
+                "; it is one of http, ws. (bad_field)",
+            ),
+        ):
+            assert words in text(await mcp.call_tool(tool, arguments))
+
+
 async def test_numbers_that_a_model_writes_as_text_are_taken(world: World) -> None:
     async with world.mcp() as mcp:
         result = await mcp.call_tool("list_tasks", {"limit": "7"})
@@ -250,7 +265,14 @@ async def test_more_than_a_request_may_carry_is_refused(world: World) -> None:
 
 async def test_agents_that_direct_others_are_not_offered_the_tools_of_a_child(nc: Nats, folder: Path) -> None:
     path = folder / "orchestrator.sock"
-    tools = Tools(session_id=SESSION, orchestrator=True, platform=Platform(nc).call, local={}, turn=lambda: None)
+    tools = Tools(
+        session_id=SESSION,
+        orchestrator=True,
+        platform=Platform(nc).call,
+        local={},
+        turn=lambda: None,
+        answers=Answers(folder),
+    )
     async with serving(path, tools), testing.http_client(path) as http, testing.mcp_client(path) as mcp:
         names = {tool.name for tool in (await mcp.list_tools()).tools}
         assert names == {tool.name for tool in TOOLS} - {"complete_session", "notify_parent"}

@@ -28,6 +28,7 @@ from valet_runner.objects import Objects
 from valet_runner.testing import condition, search_path
 from valet_runner.testing_objects import ObjectServer
 from valet_runner.tools import limits, local, testing
+from valet_runner.tools.answers import Answers
 from valet_runner.tools.running import Tools
 from valet_runner.tools.serving import serving
 
@@ -46,7 +47,7 @@ class Log:
         self.held: list[asyncio.Future[int]] | None = None
         """Where a list is, events wait in it to be stored."""
 
-    def say(self, items: Iterable[Data]) -> asyncio.Future[int] | None:
+    def say(self, items: Iterable[Data], *, id: str | None = None) -> asyncio.Future[int] | None:
         stored: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.events += items
         if self.held is None:
@@ -131,7 +132,14 @@ def serve(sandbox: Sandbox, handlers: Any) -> Any:
     async def none(request: object) -> Any:
         raise AssertionError(f"{request} is for the sandbox itself")
 
-    tools = Tools(session_id=SESSION, orchestrator=False, platform=none, local=handlers, turn=lambda: TURN)
+    tools = Tools(
+        session_id=SESSION,
+        orchestrator=False,
+        platform=none,
+        local=handlers,
+        turn=lambda: TURN,
+        answers=Answers(sandbox.folder / "home"),
+    )
     return serving(sandbox.folder / "tools.sock", tools)
 
 
@@ -220,12 +228,23 @@ async def test_a_picture_of_the_workspace_is_stored_and_shown(sandbox: Sandbox) 
     assert sandbox.log.events == [shown]
 
 
-@pytest.mark.parametrize(("builtin", "seen"), [(True, True), (False, False)])
-async def test_a_picture_is_given_to_models_of_which_opencode_knows_that_they_see(
-    folder: Path, builtin: bool, seen: bool
+ONE = ModelSpec(id="one")
+
+
+@pytest.mark.parametrize(
+    ("provider", "seen"),
+    [
+        (ProviderSpec(id="some", builtin=True), True),  # OpenCode knows
+        (ProviderSpec(id="some", models=[ONE]), False),
+        (ProviderSpec(id="some", models=[msgspec.structs.replace(ONE, images=True)]), True),
+        (ProviderSpec(id="other", models=[msgspec.structs.replace(ONE, images=True)]), False),
+    ],
+)
+async def test_a_picture_is_given_to_a_model_that_takes_pictures_and_any_other_is_told_that_it_does_not_see_it(
+    folder: Path, provider: ProviderSpec, seen: bool
 ) -> None:
     sandbox = Sandbox(folder)
-    spec = msgspec.structs.replace(sandbox.spec, providers=[ProviderSpec(id="some", builtin=builtin)])
+    spec = msgspec.structs.replace(sandbox.spec, model="some/one", providers=[provider])
     handlers = local.handlers(
         spec,
         env={},
@@ -240,6 +259,8 @@ async def test_a_picture_is_given_to_models_of_which_opencode_knows_that_they_se
     assert not result.is_error
     images = [content for content in result.content if isinstance(content, types.ImageContent)]
     assert [(base64.b64decode(image.data), image.mime_type) for image in images] == [(PNG, "image/png")] * seen
+    texts = [content.text for content in result.content if isinstance(content, types.TextContent)]
+    assert ["takes no pictures" in text for text in texts] == ([False] if seen else [False, True])
 
 
 async def test_a_picture_in_base64_is_stored_once_for_one_key(sandbox: Sandbox) -> None:

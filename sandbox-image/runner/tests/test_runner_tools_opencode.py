@@ -1,21 +1,16 @@
 """Claims about the tools in the hands of the real OpenCode, which the scripted model has call every one of them."""
 
-import asyncio
 import contextlib
-import json
-import re
-from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import httpx
 from valet_local.model import Scenario, ScriptedModel
 from valet_local.model.scenario import Step, Text, Turn
 from valet_local.model.scenario import Tool as Use
 from valet_protocol import ids
 from valet_protocol.tools import TOOLS, Tool
-from valet_runner.testing import WAIT, Broker, search_path
-from valet_runner.tools import skills, testing
+from valet_runner.testing import Broker
+from valet_runner.tools import testing
+from valet_runner.tools.answers import Answers
 from valet_runner.tools.platform import Platform
 from valet_runner.tools.running import Answer, Image, Tools
 from valet_runner.tools.serving import serving
@@ -40,46 +35,6 @@ def scenario() -> Scenario:
     return Scenario(turns=(Turn(when="^use every tool$", steps=(*steps, done)), pictures))
 
 
-@contextlib.asynccontextmanager
-async def started(binary: Path, folder: Path, config: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]:
-    """OpenCode without the runner."""
-    (folder / "config").mkdir()
-    (folder / "work").mkdir()
-    (folder / "config" / "opencode.json").write_text(json.dumps(config))
-    skills.install(folder / "config")
-    environ = {
-        "PATH": search_path(),
-        "HOME": str(folder),
-        "OPENCODE_CONFIG": str(folder / "config" / "opencode.json"),
-        "OPENCODE_CONFIG_DIR": str(folder / "config"),
-        "OPENCODE_DISABLE_MODELS_FETCH": "1",
-        "OPENCODE_DISABLE_AUTOUPDATE": "1",
-        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
-        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
-        "OPENCODE_DISABLE_SHARE": "1",
-        "OPENCODE_DISABLE_EMBEDDED_WEB_UI": "1",
-        "npm_config_registry": "http://127.0.0.1:1",
-        "npm_config_fetch_retries": "0",
-    }
-    process = await asyncio.create_subprocess_exec(
-        binary, "serve", "--port", "0", cwd=folder / "work", env=environ, stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout
-    try:
-        async with asyncio.timeout(WAIT):
-            url = None
-            while url is None:
-                line = (await process.stdout.readline()).decode()
-                assert line, "OpenCode has ended"
-                url = re.search(r"listening on (http://\S+)", line)
-        async with httpx.AsyncClient(base_url=url[1], timeout=WAIT) as http:
-            yield http
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-
-
 async def test_every_tool_is_called_once_by_opencode(opencode: Path, nats: Broker, folder: Path) -> None:
     here: list[Tool] = []
 
@@ -99,6 +54,7 @@ async def test_every_tool_is_called_once_by_opencode(opencode: Path, nats: Broke
             platform=Platform(nc).call,
             local={tool: handle for tool in TOOLS if tool.served_by == "runner"},
             turn=lambda: None,
+            answers=Answers(folder),
         )
         await stack.enter_async_context(serving(folder / "tools.sock", tools))
         url = await stack.enter_async_context(testing.tcp_door(folder / "tools.sock"))
@@ -126,7 +82,7 @@ async def test_every_tool_is_called_once_by_opencode(opencode: Path, nats: Broke
             },
             "mcp": {"valet": {"type": "remote", "url": f"{url}/mcp", "oauth": False, "enabled": True}},
         }
-        http = await stack.enter_async_context(started(opencode, folder, config))
+        http = await stack.enter_async_context(testing.opencode(opencode, folder, config))
         assert (await http.get("/mcp")).json() == {"valet": {"status": "connected"}}
         listed = {skill["name"] for skill in (await http.get("/skill")).json()}
         assert listed >= {"browser", "sandbox-tunnels", "workflows"}

@@ -1,12 +1,15 @@
 """Claims about the page of the tools, and about the skills that speak of them."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
 from valet_protocol.tools import BY_NAME, TOOLS
-from valet_runner.tools import reference, skills
+from valet_runner.tools import images, reference, skills
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -42,7 +45,32 @@ def test_every_tool_has_its_route_on_the_page_and_every_link_leads_somewhere() -
 def test_the_skills_are_those_of_the_specification_and_are_put_where_the_agent_looks(tmp_path: Path) -> None:
     assert skills.install(tmp_path) == ["browser", "sandbox-tunnels", "workflows"]
     assert skills.install(tmp_path) == ["browser", "sandbox-tunnels", "workflows"]
-    assert (tmp_path / "skills" / "browser" / "SKILL.md").is_file()
+    browser = tmp_path / "skills" / "browser"
+    assert f"python3 {browser}/page.py http" in (browser / "SKILL.md").read_text(), "a command works as it is written"
+
+
+PAGE = """<h1>Hello</h1><input placeholder=Name id=n><button onclick="setTimeout(save, 100)">Save</button>
+<script>function save() { document.body.append('Saved ' + n.value); console.log('said', 7) }</script>"""
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no Chromium on this machine (Debian: chromium)")
+def test_the_browsers_page_is_driven_and_looked_at_with_python_and_chromium_alone(tmp_path: Path) -> None:
+    skills.install(tmp_path)
+    (tmp_path / "page.html").write_text(PAGE)
+    url, picture = (tmp_path / "page.html").as_uri(), tmp_path / "pictures" / "saved.png"
+
+    def drive(*steps: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(tmp_path / "skills" / "browser" / "page.py"), url, *steps]
+        return subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
+
+    done = drive("type", "Name", "Ada", "click", "Save", "wait", "Saved Ada", "shot", str(picture), "text")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("console log: said 7\n")
+    assert done.stdout.rstrip().endswith("Saved Ada")
+    assert images.image_type(picture.read_bytes()) == "image/png"
+    failed = drive("click", "css=h2[")
+    assert failed.returncode == 1
+    assert "not a valid selector" in failed.stderr
 
 
 @pytest.mark.parametrize("name", ["browser", "sandbox-tunnels", "workflows"])

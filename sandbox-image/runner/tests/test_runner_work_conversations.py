@@ -209,7 +209,7 @@ async def second(make: Make, first: Story) -> AsyncIterator[Sandbox]:
         restored = await sandbox.work.restore(first.saved.work)
         assert restored
         assert restored.conversations == first.sessions
-        assert restored.preamble == {}
+        assert restored.preambles == {}
         yield sandbox
     finally:
         await sandbox.stop()
@@ -243,12 +243,12 @@ async def test_work_is_saved_and_put_back_again(second: Sandbox, first: Story, m
     assert restored
     assert restored.conversations == {}
     assert (third.folder / "fruit.txt").read_text() == "kumquat"
-    preamble = restored.preamble[CHANNELS[0]]
+    (preamble,) = restored.preambles[CHANNELS[0]]
     assert "Person: say the word is kumquat" in preamble
     assert "You: the word is kumquat" in preamble
     assert "(used write)" in preamble
     assert preamble.index("the word is kumquat") < preamble.index("count prompts")
-    assert "hello slack" in restored.preamble[CHANNELS[1]]
+    assert "hello slack" in restored.preambles[CHANNELS[1]][0]
 
 
 async def test_the_manifest_says_what_is_there(first: Story, store: ObjectServer, tmp_path: Path) -> None:

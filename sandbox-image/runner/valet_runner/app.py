@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -50,8 +51,9 @@ from valet_runner.machine import Machine
 from valet_runner.objects import Objects
 from valet_runner.opencode_process import OpencodeProcess
 from valet_runner.publisher import Publisher
-from valet_runner.work import Restored, Work
+from valet_runner.work import Work
 from valet_runner.work_errors import ObjectRefused, ObjectsUnavailable
+from valet_runner.writers import WritersWatch
 
 _log = logs.get(__name__)
 
@@ -115,6 +117,9 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         nc = await connect(True)
         stack.push_async_callback(broker.close, nc, limits.DISCONNECT_TIMEOUT)
         attached = await _attach(spec, nc)
+        writers = WritersWatch(nc, spec.session_id, machine.admit)
+        if machine.wanted:
+            running.append(asyncio.create_task(writers.run()))
         outbox = await stack.enter_async_context(Outbox(lambda: connect(False)))
         publisher = Publisher(outbox, session_id=spec.session_id, epoch=spec.epoch, now_ms=_now_ms, new_id=ids.new_id)
         stack.push_async_callback(_wind_down, publisher, running)
@@ -142,7 +147,8 @@ async def _live(spec: RunnerSpec, began: float) -> None:
                 _log.exception("tools_not_served", reason="the session goes on without them")
         try:
             await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
-            restored = await _restore(work, attached.work, publisher) if attached.work else None
+            if attached.work:
+                await _restore(work, attached.work, publisher)
             await process.apply(attached.policy)
             await machine.tools_can_be_had()
             await process.take_in()
@@ -156,7 +162,6 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             policy=attached.policy,
             work=work,
             attachments=Attachments(spec, objects),
-            preambles=restored.preamble if restored else {},
             shown=machine.shown,
             home=home,
             now_ms=_now_ms,
@@ -170,6 +175,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             bridge=bridge,
             booted=machine.ready,
             attached_seq=attached.seq,
+            writers_changed=writers.changed,
             ready=agent.RunnerReady(
                 opencode_version=process.version,
                 base_commit=copy.base,
@@ -188,6 +194,7 @@ async def _serve(
     bridge: Bridge,
     booted: asyncio.Event,
     attached_seq: int,
+    writers_changed: Callable[[], None],
     ready: agent.RunnerReady,
 ) -> None:
     """Everything is there: say so and work."""
@@ -204,7 +211,7 @@ async def _serve(
             bridge.restarted(detail)
 
     process.ended, process.healthy = ended, healthy
-    handler = FactHandler(bridge, epoch=spec.epoch, attached_seq=attached_seq)
+    handler = FactHandler(bridge, epoch=spec.epoch, attached_seq=attached_seq, writers_changed=writers_changed)
     tasks = [asyncio.create_task(_stream(process, bridge, listening)), asyncio.create_task(bridge.watch())]
     try:
         heard = asyncio.create_task(listening.wait())
@@ -275,11 +282,12 @@ async def _attach(spec: RunnerSpec, nc: Client) -> Attached:
             raise
 
 
-async def _restore(work: Work, saved: WorkRef, publisher: Publisher) -> Restored | None:
+async def _restore(work: Work, saved: WorkRef, publisher: Publisher) -> None:
     """Put saved work back, however long the object store is away: the session must not go on without it."""
     while True:
         try:
-            return await work.restore(saved)
+            await work.restore(saved)
+            return
         except ObjectsUnavailable as error:
             _log.warning("restore_repeats", reason=str(error))
         except ObjectRefused as error:

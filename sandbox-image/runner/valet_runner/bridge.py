@@ -5,7 +5,7 @@ and says what comes of it. The turn's own course is `course`'s.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ from valet_runner import (
     closing,
     frames,
     git_environment,
+    hand_over,
     limits,
     message_ids,
     permissions,
@@ -33,6 +34,7 @@ from valet_runner.course import AWAY, Course
 from valet_runner.errors import OpencodeFailed, OpencodeRefused, OpencodeUnavailable
 from valet_runner.opencode_client import OpencodeClient
 from valet_runner.opencode_process import OpencodeProcess
+from valet_runner.preambles import PreambleFile
 from valet_runner.prompt_parts import TextInput
 from valet_runner.publisher import Publisher
 from valet_runner.shown_processes import Shown, ShownProcesses
@@ -47,9 +49,8 @@ _log = logs.get(__name__)
 class Bridge:
     """The conversations of one OpenCode, bridged to one session's log.
 
-    `preambles` is by channel what the agent is told ahead of the first prompt, `shown` what people ran for it to see
-    ahead of the next one on any channel; `home` is the agent's; `now_ms` is
-    milliseconds since 1970, `clock` seconds of a monotonic clock.
+    `shown` is what people ran for the agent to see ahead of the next prompt on any channel; `home` is the agent's;
+    `now_ms` is milliseconds since 1970, `clock` seconds of a monotonic clock.
     """
 
     def __init__(
@@ -61,7 +62,6 @@ class Bridge:
         policy: facts.SessionPolicy,
         work: closing.Work,
         attachments: prompt_parts.AttachmentSource,
-        preambles: Mapping[str, str],
         shown: ShownProcesses,
         home: Path,
         now_ms: Callable[[], int],
@@ -73,7 +73,7 @@ class Bridge:
         self._policy = policy
         self._work = work
         self._attachments = attachments
-        self._preambles = dict(preambles)
+        self._preambles = PreambleFile(home)
         self._shown = shown
         self._home = home
         self._commands = Commands(process, conversations, home=home, now_ms=now_ms)
@@ -191,9 +191,14 @@ class Bridge:
         shown: list[Shown] = []
         if fact.kind in ("prompt", "review"):
             shown = self._shown.waiting()
-            preamble = self._preambles.pop(fact.channel, None)
-            ahead = [*([preamble] if preamble else []), *(one.text for one in shown)]
+            untold = await self._preambles.untold(client, session, fact.channel)
+            ahead = [*untold, *(one.text for one in shown)]
             parts = [*(TextInput(text=text, synthetic=True) for text in ahead), *parts]
+        elif fact.kind == "command" and (texts := await self._preambles.untold(client, session, fact.channel)):
+            key = f"{fact.turn_id} preamble"  # not the turn's: with that message alone it was not begun
+            await hand_over.tell(client, session.id, course.new_message_id(key), texts, fact.model)
+        if (turn := course.current) is None or turn.turn_id != fact.turn_id:
+            return  # it has ended meanwhile
         message_id = course.new_message_id(fact.turn_id)
         began = course.clock()
         await course.hand_over(client, msgspec.structs.replace(turn, user_message=message_id, parts=parts, began=began))

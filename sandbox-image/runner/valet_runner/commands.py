@@ -19,6 +19,7 @@ from valet_runner import limits, message_ids, patches
 from valet_runner.conversation import Conversations
 from valet_runner.errors import CommandRefused, OpencodeFailed, OpencodeRefused, OpencodeUnavailable
 from valet_runner.opencode_client import OpencodeClient
+from valet_runner.preambles import PreambleFile
 
 _FILE = Path(".valet") / "commands.json"
 _log = logs.get(__name__)
@@ -48,6 +49,7 @@ class Commands:
     ) -> None:
         self._process = process
         self._conversations = conversations
+        self._preambles = PreambleFile(home)
         self._path = home / _FILE
         self._now_ms = now_ms
 
@@ -86,6 +88,7 @@ class Commands:
                 return _Done(completed=_completed(fact, {"commands": commands}))
             case "new_conversation":
                 self._conversations.forget(fact.channel)
+                self._preambles.forget(fact.channel)
                 return _Done(completed=_completed(fact, {}))
             case "unrevert":
                 session = await self._session(client, fact.channel)

@@ -6,7 +6,7 @@ keeps the ids of session, messages and parts, and puts the session into the dire
 """
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -139,17 +139,43 @@ def without_snapshots(export: bytes) -> bytes:
     return msgspec.json.encode(whole)
 
 
-def preamble(export: bytes) -> str:
-    """A conversation's latest part as plain text, for an agent that does not remember it; empty if it has none."""
+def preamble(export: bytes, earlier: Sequence[str] = ()) -> str:
+    """A conversation's latest part as plain text, for an agent that does not remember it; empty if it has none.
+
+    `earlier` are texts of this kind that it was to be told before: they come first, where the conversation has not
+    taken them up.
+    """
     try:
         messages = msgspec.json.decode(export, type=_Export, strict=False).messages
     except msgspec.MsgspecError:
-        return ""
-    said = [text for message in messages if (text := _told(message))]
-    return _INTRODUCTION + tail("\n\n".join(said), work_limits.PREAMBLE_CHARS) if said else ""
+        messages = []
+    held = {part.text for message in messages for part in message.parts}
+    said = [told for text in earlier if text not in held and (told := _told_before(text))]
+    said += [text for message in messages if (text := _told(message))]
+    return as_preamble("\n\n".join(said)) if said else ""
+
+
+def as_preamble(text: str) -> str:
+    """What was said, as the agent is told it."""
+    return _INTRODUCTION + tail(text, work_limits.PREAMBLE_CHARS)
+
+
+def is_preamble(text: str) -> bool:
+    """Whether a text tells a conversation."""
+    return text.startswith(_INTRODUCTION)
+
+
+def _told_before(text: str) -> str:
+    """What a text tells of a conversation; nothing where it is about something else."""
+    return text.removeprefix(_INTRODUCTION) if is_preamble(text) else ""
 
 
 def _told(message: _Message) -> str:
+    before = [told for part in message.parts if part.synthetic and (told := _told_before(part.text))]
+    return "\n\n".join(filter(None, [*before, _told_now(message)]))
+
+
+def _told_now(message: _Message) -> str:
     texts = [part.text for part in message.parts if part.type == "text" and part.text and not part.synthetic]
     tools = [part.tool for part in message.parts if part.type == "tool"]
     text = head("\n".join(texts), work_limits.PREAMBLE_MESSAGE_CHARS)

@@ -71,6 +71,7 @@ class Course:
         self._over = asyncio.Event()
         self._try_over = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
+        self._settle_again = False
         self._call: asyncio.Task[None] | None = None
         self._aborting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -187,6 +188,19 @@ class Course:
         except AWAY as error:
             _log.warning("steering_prompt_not_repeated", prompt=passed.prompt_id, error=str(error))
 
+    async def _ask_again(self, turn: Turn, text: str) -> None:
+        """The agent's answer to a review cannot be read: it is asked once more, in the same conversation."""
+        _log.warning("review_not_read", turn=turn.turn_id)
+        message_id = self.new_message_id(turn.turn_id, attempt=turn.attempt)
+        parts = [TextInput(text=text, synthetic=True)]
+        turn = msgspec.structs.replace(turns.misread(self.state, turn), user_message=message_id, parts=list(parts))
+        self.turn = turn
+        self.state = turn_state.next_try(self.state, message_id)
+        try:
+            await self._give(await self._process.client(limits.READY_TIMEOUT), turn, as_prompt=True)
+        except AWAY as error:
+            await self.not_taken(turn.turn_id, error)
+
     # -- looking
 
     async def look(self, client: OpencodeClient) -> reconcile.Listing:
@@ -198,6 +212,7 @@ class Course:
 
     def settle_soon(self) -> None:
         """It may be over: look."""
+        self._settle_again = True  # a look that is under way may not see what has just come
         settling = self._settling and not self._settling.done()
         if (turn := self.current) and turn.user_message and not settling:
             self._settling = self._spawn(self._settle(turn.turn_id))
@@ -206,6 +221,7 @@ class Course:
         """Idle, or an error: is the turn over, and is everything of it here?"""
         until = self.clock() + limits.SETTLE_MAX
         while self.runs(turn_id):
+            self._settle_again = False
             try:
                 listing = await self.look(await self._process.client(limits.READY_TIMEOUT))
             except AWAY as error:
@@ -215,11 +231,18 @@ class Course:
                 await asyncio.sleep(limits.SETTLE_POLL)
                 continue
             turn = self.current
-            if turn is None or self.state.root in listing.statuses:
-                return  # it goes on; the next idle comes back here
+            if turn is None:
+                return
+            if self.state.root in listing.statuses:
+                if not self._settle_again:
+                    return  # it goes on; the next idle comes back here
+                await asyncio.sleep(limits.SETTLE_POLL)
+                continue
             if turns.settled(self.state, turn):
                 break
-            if self.clock() > until and all(steered.taken for steered in turn.steered):
+            begun = self.state.last is not None or self.state.error is not None
+            patience = 0 if begun else limits.BEGIN_MAX - limits.SETTLE_MAX
+            if self.clock() > until + patience and all(steered.taken for steered in turn.steered):
                 passed = turns.unanswered(self.state, turn)
                 if passed is None:
                     break
@@ -227,11 +250,15 @@ class Course:
                 until = self.clock() + limits.SETTLE_MAX
             await asyncio.sleep(limits.SETTLE_POLL)
         if (turn := self.current) and self.runs(turn_id):
-            switch = failover.plan(self.state, turn)
-            if switch is None:
-                await self.finish(turn, "the turn ended")
-            else:
+            if ask := turns.second_ask(self.state, turn):
+                await self._ask_again(turn, ask)
+            elif switch := failover.plan(self.state, turn):
                 await self._switch(turn_id, switch)
+            else:
+                await self.finish(turn, "the turn ended")
+            self._settling = None  # what was begun may be over already
+            if self._settle_again:
+                self.settle_soon()
 
     # -- another model
 

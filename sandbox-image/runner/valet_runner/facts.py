@@ -5,6 +5,7 @@ bridge sees to that. Facts that do not concern a runner are acknowledged at once
 """
 
 import asyncio
+from collections.abc import Callable
 
 from valet_protocol import codec
 from valet_protocol.events import facts
@@ -23,11 +24,15 @@ _log = logs.get(__name__)
 class FactHandler:
     """Acts on one delivery after the other. `replaced` is set when the session belongs to a newer epoch.
 
-    `attached_seq` is the sequence from which on this runner holds the session.
+    `attached_seq` is the sequence from which on this runner holds the session, `writers_changed` is called when
+    somebody else may write to it.
     """
 
-    def __init__(self, bridge: Bridge, *, epoch: int, attached_seq: int) -> None:
+    def __init__(
+        self, bridge: Bridge, *, epoch: int, attached_seq: int, writers_changed: Callable[[], None] = lambda: None
+    ) -> None:
         self._bridge = bridge
+        self._writers_changed = writers_changed
         self._epoch = epoch
         self._attached_seq = attached_seq
         self.replaced = asyncio.Event()
@@ -58,7 +63,10 @@ class FactHandler:
                     await delivery.again(_BUSY_WAIT)
                     return
             case facts.SessionTerminated() | facts.SessionFailed():
+                self._writers_changed()
                 await self._bridge.stop_turn()
+            case facts.ParticipantAdded() | facts.ParticipantRemoved() | facts.ShareLinkRevoked():
+                self._writers_changed()
             case facts.RunnerAttached(epoch=epoch) if epoch > self._epoch:
                 # left unacknowledged: nothing here is this runner's business any more
                 self.replaced.set()

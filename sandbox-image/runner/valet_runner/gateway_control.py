@@ -1,4 +1,4 @@
-"""Telling the gateway what runs in the sandbox: OpenCode's address, the services it passes people on to.
+"""Telling the gateway who may come in and what runs here: OpenCode's address, the services it passes people on to.
 
 The gateway may be restarted at any time and remembers none of it, so what it is to know is kept here and said again.
 OpenCode's password is part of it, and the agent is of the same user: it could put a socket of its own in the place of
@@ -11,12 +11,18 @@ import struct
 from collections.abc import Callable
 
 import msgspec
+from valet_protocol.requests import Writers
 from valet_service import logs
 
 from valet_runner import limits
 from valet_runner.errors import ServiceUnavailable
 
 _log = logs.get(__name__)
+
+
+class _Access(msgspec.Struct, frozen=True, kw_only=True):
+    seq: int
+    since: dict[str, int]
 
 
 class _Opencode(msgspec.Struct, frozen=True, kw_only=True):
@@ -37,6 +43,10 @@ class GatewayControl:
         self._wanted: dict[str, bytes | None] = {}
         self._unsaid: set[str] = set()
         self._news = asyncio.Event()
+
+    def access(self, writers: Writers) -> None:
+        """These may be in the sandbox from now on, and nobody else. (Of all there is to say it is said first.)"""
+        self._want("/access", msgspec.json.encode(_Access(seq=writers.seq, since=writers.since)))
 
     def opencode(self, url: str, authorization: str) -> None:
         """OpenCode runs there from now on."""

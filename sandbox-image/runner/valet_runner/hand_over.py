@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from valet_runner import limits
 from valet_runner.errors import OpencodeUnavailable
 from valet_runner.opencode_client import OpencodeClient
-from valet_runner.prompt_parts import FileInput
+from valet_runner.prompt_parts import FileInput, TextInput
 from valet_runner.turns import Turn
 
 
@@ -41,6 +41,13 @@ async def give(
         variant=fact.variant,
     )
     return None
+
+
+async def tell(client: OpencodeClient, session: str, message_id: str, texts: list[str], model: str) -> None:
+    """Give OpenCode something to remember ahead of a slash command, which takes no text but its own; no model is asked
+    about it. Raises what the client raises."""
+    parts = [TextInput(text=text, synthetic=True) for text in texts]
+    await client.prompt(session, message_id=message_id, parts=list(parts), model=model, unanswered=True)
 
 
 async def _shell(client: OpencodeClient, session: str, turn: Turn) -> None:

@@ -66,6 +66,10 @@ SETTLE_POLL = 0.05
 SETTLE_MAX = 3.0
 """After that the turn ends with what there is."""
 
+BEGIN_MAX = 20.0
+"""The same while there is nothing at all: OpenCode has the prompt and does not yet say that it is busy. It makes a git
+snapshot first, as with PROMPT_TIMEOUT."""
+
 ABORT_REPEAT = 1.0
 """An abort that reaches OpenCode before the run has begun does nothing, so it is repeated."""
 
@@ -112,6 +116,19 @@ COMMAND_DESCRIPTION_CHARS = 300
 
 REVIEW_FILES = 200
 """Files named in a review's prompt; the agent finds more by itself."""
+
+REVIEW_ASKS = 2
+"""How often the agent is asked for a review's findings when its answer cannot be read: shown what is wrong with it, a
+model mends it at once or not at all, and each time costs the whole conversation's tokens."""
+
+REVIEW_TRIES = 200
+"""Braces in an answer at which JSON is looked for: it stands at the first, or behind some code in the text."""
+
+REVIEW_LINE_MAX = 1_000_000_000
+"""Greatest line of a finding: what is above is made up, and databases and browsers cannot hold every number."""
+
+REVIEW_SAID_CHARS = 16_000
+"""Of an answer that is no review, in the turn's error: longer than findings are; the message itself has all of it."""
 
 # -- what goes into events
 
@@ -168,6 +185,17 @@ time as OpenCode, which takes longer. Without it the tools are connected later."
 CONTROL_TIMEOUT = 5.0
 """One request to the gateway's control socket: it only remembers what it is told."""
 
+WRITERS_EVERY = 2.0
+"""How often it is asked who may be in the sandbox where others than the owner may, beside each time a fact says that
+it has changed: a fact waits behind a prompt that waits for OpenCode, and sessions above this one have facts of their
+own. One question costs the ledger about a millisecond."""
+
+WRITERS_ALONE_EVERY = 30.0
+"""Likewise where only the owner may."""
+
+WRITERS_TIMEOUT = 10.0
+"""For one such question; it is asked again until there is an answer."""
+
 CONTROL_RETRY_WAIT = 0.5
 """Before the gateway is told again what it did not take."""
 
@@ -180,6 +208,26 @@ ON_DEMAND_PAUSE = 5.0
 
 ON_DEMAND_POLL = 0.02
 """Between looks whether a socket is listened on."""
+
+DOOR_HEAD_TIMEOUT = 5.0
+"""For the head of a visitor's request: the gateway sends it at once."""
+
+DOOR_PATIENCE = 2.5
+"""How long a browser's page waits for a service that starts before it shows that, and comes again: an editor alone
+takes 0.6 to 1.8 s (measured), and a page that flickers is worse than one that takes that long."""
+
+DOOR_RETRY = 2
+"""Whole seconds after which who came too early is told to come again."""
+
+EDITOR_UNUSED = 3 * 3600.0
+"""An editor to which nobody has been connected for so long is ended: it holds 180 to 420 MB (measured). VS Code itself
+gives a window that is disconnected up after three hours, with the commands in its terminals; nothing is lost sooner."""
+
+UNUSED_POLL = 60.0
+"""Between looks whether somebody is connected: milliseconds each, and the end need not be exact."""
+
+UNUSED_LAST_LOOK = 1.0
+"""Between closing the way to an unused service and its end: the gateway may just be passing somebody on."""
 
 # -- processes
 

@@ -14,6 +14,7 @@ from collections.abc import Coroutine
 from pathlib import Path
 
 import msgspec
+from valet_protocol.requests import Writers
 from valet_protocol.sandbox_spec import GatewaySpec, ProcessesSpec, RunnerSpec
 from valet_service import logs
 
@@ -59,6 +60,8 @@ class Machine:
             instructions=persona.paths(spec),
         )
         self._environment = opencode_config.agent_environment(spec, self.around)
+        self._missing = {name: optional_services.missing(name, self._find) for name in OPTIONAL}
+        self._on_demand = {name: self._service(name) for name in OPTIONAL if self.wanted and self._has(name)}
         self.tools_socket = folder / "tools.sock"
         self.control_socket = folder / "control.sock"
         processes_socket = folder / "processes.sock"
@@ -92,11 +95,14 @@ class Machine:
                     socket=spec.gateway_socket,
                     host=spec.gateway_host,
                     port=spec.gateway_port,
+                    secure=spec.gateway_secure,
                     control_socket=str(self.control_socket),
                     tools_socket=str(self.tools_socket),
                     processes_socket=str(processes_socket),
                     state_dir=str(self._home / ".valet" / "gateway"),
                     xterm_dir=spec.xterm_dir,
+                    # their doors, so that a gateway always knows what there is; it is told when one runs
+                    services={name: _at(service.door) for name, service in self._on_demand.items()},
                 )
             ),
             environment=own,
@@ -119,6 +125,10 @@ class Machine:
         self._opencode: OpencodeClient | None = None
         self._gateway_is_new = asyncio.Event()
         self.ready = asyncio.Event()
+
+    def admit(self, writers: Writers) -> None:
+        """These may come in by the gateway from now on, and nobody else."""
+        self._control.access(writers)
 
     def opencode(self, client: OpencodeClient | None) -> None:
         """This OpenCode runs now; none while it is restarted."""
@@ -149,7 +159,8 @@ class Machine:
             ("gateway control", self._control.run()),
             ("process events", self._events.run()),
             ("tools", self._connect_tools()),
-            *((name, self._offer(name)) for name in OPTIONAL),
+            *((name, service.run()) for name, service in self._on_demand.items()),
+            ("optional services", self._offer_all()),
         ]
         tasks = [asyncio.create_task(_kept_apart(name, part)) for name, part in parts]
         try:
@@ -159,21 +170,10 @@ class Machine:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _offer(self, name: Name) -> None:
-        """Open the door of an optional service, where this machine has it, when the boot is over."""
-        await self.ready.wait()
-        began = time.monotonic()
-        missing = optional_services.missing(name, self._find)
-        if name == "vnc" and self._desktop == "off":
-            self._steps.absent(STEPS[name], "switched off by [sandbox] desktop")
-            return
-        if missing:
-            if name == "ttyd" and self._spec.xterm_dir:
-                self._steps.done(STEPS[name], began, "the platform's own")
-            else:
-                self._steps.absent(STEPS[name], f"not installed here: {', '.join(missing)}")
-            return
+    def _has(self, name: Name) -> bool:
+        return not self._missing[name] and not (name == "vnc" and self._desktop == "off")
 
+    def _service(self, name: Name) -> OnDemand:
         def prepare() -> optional_services.Recipe:
             if removed := optional_services.clean(name, home=self._spec.home):
                 _log.info("stale_locks_removed", files=[str(path) for path in removed])
@@ -186,24 +186,42 @@ class Machine:
                 workspace=self._spec.workspace,
             )
 
-        service = OnDemand(
+        return OnDemand(
             name,
+            title=optional_services.title(name),
+            listener=on_demand.listen(PORTS[name]),
             prepare=prepare,
             environment=self._environment,
             folder=self._spec.home,
             steps=self._steps,
             clock=time.monotonic,
-            leads_to=lambda port: self._control.service(name, f"http://127.0.0.1:{port}"),
+            leads_to=lambda port: self._control.service(name, _at(port)),
         )
 
-        async def opened() -> None:
+    async def _offer_all(self) -> None:
+        """Let the optional services that this machine has start, when the boot is over."""
+        await self.ready.wait()
+        for service in self._on_demand.values():
+            service.open()
+        await asyncio.gather(*(self._offer(name) for name in OPTIONAL))
+
+    async def _offer(self, name: Name) -> None:
+        began = time.monotonic()
+        step = STEPS[name]
+        service = self._on_demand.get(name)
+        if service is not None:
             if name == "vnc" and self._desktop == "boot":
-                with contextlib.suppress(ServiceUnavailable), self._steps.step(STEPS[name]):
+                with contextlib.suppress(ServiceUnavailable), self._steps.step(step):
                     await service.start()
             else:
-                self._steps.done(STEPS[name], began, "starts with its first visitor")
-
-        await service.run(PORTS[name], opened=opened)
+                self._steps.done(step, began, "starts with its first visitor")
+        elif not self._missing[name]:
+            self._steps.absent(step, "switched off by [sandbox] desktop")
+        elif name == "ttyd" and self._spec.xterm_dir:
+            self._steps.done(step, began, "the platform's own")
+        else:
+            lacking = [optional_services.why_missing(program, self._spec.path) for program in self._missing[name]]
+            self._steps.absent(step, f"not installed here: {', '.join(lacking)}")
 
     def _gateway_started(self) -> None:
         self._control.started()
@@ -224,6 +242,10 @@ class Machine:
 
     def _find(self, program: str) -> str | None:
         return shutil.which(program, path=self._spec.path)
+
+
+def _at(port: int) -> str:
+    return f"http://127.0.0.1:{port}"
 
 
 async def _kept_apart(name: str, part: Coroutine[None, None, None]) -> None:

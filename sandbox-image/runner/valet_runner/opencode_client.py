@@ -25,11 +25,18 @@ class _ModelRef(msgspec.Struct, frozen=True, kw_only=True, rename={"provider_id"
     model_id: str
 
 
-class _Prompt(msgspec.Struct, frozen=True, kw_only=True, rename={"message_id": "messageID"}, omit_defaults=True):
+class _Prompt(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    rename={"message_id": "messageID", "no_reply": "noReply"},
+    omit_defaults=True,
+):
     message_id: str
     model: _ModelRef
     parts: list[InputPart]
     variant: str | None = None
+    no_reply: bool = False
 
 
 class _SlashCommand(msgspec.Struct, frozen=True, kw_only=True, rename={"message_id": "messageID"}, omit_defaults=True):
@@ -132,8 +139,10 @@ class OpencodeClient:
         parts: list[InputPart],
         model: str,
         variant: str | None = None,
+        unanswered: bool = False,
     ) -> None:
-        """Give it a prompt; returns when OpenCode has stored it. `model` is `provider/model`.
+        """Give it a prompt; returns when OpenCode has stored it. `model` is `provider/model`. An `unanswered` one is
+        only remembered: no model is asked.
 
         While the conversation is busy, the prompt is part of the next model step of the same run (measured).
 
@@ -146,6 +155,7 @@ class OpencodeClient:
             model=_ModelRef(provider_id=provider, model_id=name),
             parts=parts,
             variant=variant,
+            no_reply=unanswered,
         )
         await self._call(
             "POST",

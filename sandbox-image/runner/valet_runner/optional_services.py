@@ -5,12 +5,15 @@ Commands and start-up times were measured with code-server 4.139, Xvfb 21.1, x11
 """
 
 import contextlib
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+from valet_runner import limits
 
 Name = Literal["vscode", "vnc", "ttyd"]
 
@@ -30,6 +33,16 @@ _NOVNC = "/usr/share/novnc"
 _STYLE = "/usr/share/fluxbox/styles/bora_black"
 """One of fluxbox's own, with a plain background."""
 
+_TITLES: dict[Name, str] = {"vscode": "VS Code", "vnc": "The desktop", "ttyd": "The terminal"}
+
+_EDITOR_SETTINGS = {
+    "chat.disableAIFeatures": True,
+    "workbench.secondarySideBar.defaultVisibility": "hidden",
+    "workbench.startupEditor": "none",
+}
+"""Of a person who has none: the agent of this workspace is Valet's. VS Code's own would open a panel, want an account
+elsewhere, and hold 110 MB (measured with 1.139)."""
+
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
     """One of the processes of a service."""
@@ -46,16 +59,34 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True):
     programs: tuple[Program, ...]
     port: int
     """TCP port for visitors."""
+    unused: float | None = None
+    """Seconds without any visitor after which it is ended; none: never, because the agent's programs may use it too."""
 
 
-def missing(name: Name, find: Callable[[str], str | None]) -> list[str]:
-    """The programs of a service that this machine does not have. `find` gives a program's path."""
-    return [program for program in _NEEDS[name] if find(program) is None]
+def title(name: Name) -> str:
+    """What people call it, at the beginning of a sentence."""
+    return _TITLES[name]
 
 
-def display(find: Callable[[str], str | None]) -> str | None:
+def missing(name: Name, find: Callable[[str], str | None], *, novnc: str = _NOVNC) -> list[str]:
+    """What of a service this machine does not have. `find` gives a program's path."""
+    lacking = [program for program in _NEEDS[name] if find(program) is None]
+    return [*lacking, "novnc"] if name == "vnc" and not lacking and not os.path.isdir(novnc) else lacking
+
+
+def why_missing(program: str, search: str) -> str:
+    """A missing program, and where it would be if its link led anywhere: what it leads to may be of the machine and
+    not shown to its sandboxes. `search`: a `PATH`."""
+    for folder in search.split(os.pathsep):
+        path = os.path.join(folder, program)
+        if os.path.islink(path) and not os.path.exists(path):
+            return f"{program} ({path} leads to {os.readlink(path)}, which is not in the sandbox)"
+    return program
+
+
+def display(find: Callable[[str], str | None], *, novnc: str = _NOVNC) -> str | None:
     """The desktop's, for programs that draw; none where there can be none."""
-    return None if missing("vnc", find) else f":{_DISPLAY}"
+    return None if missing("vnc", find, novnc=novnc) else f":{_DISPLAY}"
 
 
 def recipe(
@@ -73,7 +104,7 @@ def recipe(
                 *(path("code-server"), "--bind-addr", f"127.0.0.1:{port}", "--auth", "none"),
                 *("--disable-telemetry", "--disable-update-check", "--disable-workspace-trust"),
                 *("--user-data-dir", str(_editor(home)), "--extensions-dir", str(_editor(home) / "extensions")),
-                *("--welcome-text", "Valet workspace", workspace),
+                *("--disable-getting-started-override", "--app-name", "Valet", workspace),
             )
             programs = [Program(command=command, listens=port)]
         case "vnc":
@@ -103,17 +134,28 @@ def recipe(
                     listens=port,
                 )
             ]
-    return Recipe(name=name, programs=tuple(programs), port=port)
+    unused = limits.EDITOR_UNUSED if name == "vscode" else None
+    return Recipe(name=name, programs=tuple(programs), port=port, unused=unused)
 
 
 def settle(name: Name, *, home: str) -> None:
     """Write what a service reads at its start and would miss; what is there stays."""
-    settings = _desktop(home) / "init"
-    if name == "vnc" and not settings.exists():
-        # its usual style wants a wallpaper, and says in a window of its own that no program is there to draw one; and
-        # where it has no folder of its own yet, it puts that style into any other file it is given (measured)
-        settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(f"session.styleFile: {_STYLE}\nsession.menuFile: /etc/X11/fluxbox/fluxbox-menu\n")
+    match name:
+        case "vnc":
+            # its usual style wants a wallpaper, and says in a window of its own that no program is there to draw one;
+            # and where it has no folder of its own yet, it puts that style into any other file it is given (measured)
+            style = f"session.styleFile: {_STYLE}\nsession.menuFile: /etc/X11/fluxbox/fluxbox-menu\n"
+            _write_new(_desktop(home) / "init", style)
+        case "vscode":
+            _write_new(_editor(home) / "User" / "settings.json", json.dumps(_EDITOR_SETTINGS, indent=4) + "\n")
+        case "ttyd":
+            pass
+
+
+def _write_new(path: Path, text: str) -> None:
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
 
 
 def clean(name: Name, *, home: str, tmp: Path = Path("/tmp")) -> list[Path]:

@@ -111,21 +111,31 @@ class ProcessEvents:
         return _Told()
 
     async def _read(self, http: aiohttp.ClientSession, process: ProcessInfo) -> Shown:
-        offset = max(0, process.output_bytes - limits.SHOWN_OUTPUT_BYTES)
+        """Its output, and of a long one a third from its beginning and the rest from its end."""
+        head, tail, offset = b"", b"", process.output_bytes
+        size = limits.SHOWN_OUTPUT_BYTES // 3
         try:
-            async with (
-                asyncio.timeout(limits.SHOWN_TIMEOUT),
-                http.get(
-                    f"{_BASE}/v1/processes/{quote(process.id, safe='')}/output", params={"offset": str(offset)}
-                ) as response,
-            ):
-                response.raise_for_status()
-                output = await response.read()
-                offset = int(response.headers.get("Valet-Offset", offset))
+            async with asyncio.timeout(limits.SHOWN_TIMEOUT):
+                if process.output_bytes > limits.SHOWN_OUTPUT_BYTES:
+                    found, head = await self._output(http, process, 0, size)
+                    head = head if found == 0 else b""
+                start = process.output_bytes - limits.SHOWN_OUTPUT_BYTES + len(head)
+                offset, tail = await self._output(http, process, max(0, start), limits.SHOWN_OUTPUT_BYTES)
         except (aiohttp.ClientError, TimeoutError, ValueError) as error:
             _log.warning("output_not_read", process=process.id, reason=str(error) or type(error).__name__)
-            output, offset = b"", process.output_bytes
-        return shown_processes.told(process, output, offset=offset)
+        return shown_processes.told(process, tail, offset=offset, head=head)
+
+    async def _output(
+        self, http: aiohttp.ClientSession, process: ProcessInfo, offset: int, most: int
+    ) -> tuple[int, bytes]:
+        """At most so many bytes from the first that is kept at or after an offset, and where that is."""
+        at = f"{_BASE}/v1/processes/{quote(process.id, safe='')}/output"
+        async with http.get(at, params={"offset": str(offset)}) as response:
+            response.raise_for_status()
+            found = bytearray()
+            while len(found) < most and (piece := await response.content.read(most - len(found))):
+                found += piece
+            return int(response.headers["Valet-Offset"]), bytes(found)
 
 
 async def _frames(stream: aiohttp.StreamReader) -> AsyncIterator[_Frame]:

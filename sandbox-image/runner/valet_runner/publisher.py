@@ -38,13 +38,16 @@ class Publisher:
         self.turn: str | None = None
         """The turn that events belong to from now on."""
 
-    def say(self, items: Iterable[Item]) -> asyncio.Future[int] | None:
-        """Put items on their way. Gives the future sequence of the last event that went out, if one did."""
+    def say(self, items: Iterable[Item], *, id: str | None = None) -> asyncio.Future[int] | None:
+        """Put items on their way. Gives the future sequence of the last event that went out, if one did.
+
+        With `id` there is one item: said again with the same id, by another runner too, it is in the log once.
+        """
         loop = asyncio.get_running_loop()
         last: asyncio.Future[int] | None = None
         for item in items:
             for out in self._pacer.offer(item, now=loop.time(), backlog=self._outbox.backlog):
-                last = self._put(out) or last
+                last = self._put(out, id if out is item else None) or last
         self._arm(loop)
         return last
 
@@ -57,8 +60,8 @@ class Publisher:
         self._release(everything=True)
         await self._outbox.flush()
 
-    def _put(self, item: Item) -> asyncio.Future[int] | None:
-        event = self._event(item)
+    def _put(self, item: Item, id: str | None = None) -> asyncio.Future[int] | None:
+        event = self._event(item, id or self._new_id())
         try:
             stored = self._outbox.put(codec.encode(event, source=f"/sandboxes/{self._session_id}"))
         except EventTooLarge as error:
@@ -67,10 +70,10 @@ class Publisher:
         stored.add_done_callback(self._stored)
         return stored
 
-    def _event(self, item: Item) -> Event:
+    def _event(self, item: Item, id: str) -> Event:
         if isinstance(item, Chunk):
             return Event(
-                id=self._new_id(),
+                id=id,
                 type=f"delta.{item.kind}",
                 session_id=self._session_id,
                 time_ms=self._now_ms(),
@@ -81,7 +84,7 @@ class Publisher:
         data: Data = item
         return codec.new_event(
             data,
-            id=self._new_id(),
+            id=id,
             session_id=self._session_id,
             now_ms=self._now_ms(),
             turn=self.turn,

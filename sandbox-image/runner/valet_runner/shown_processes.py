@@ -6,7 +6,6 @@ in a file of the home, and are kept until OpenCode has that prompt.
 
 import contextlib
 import os
-import re
 import shlex
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,12 +13,9 @@ from pathlib import Path
 import msgspec
 from valet_protocol.events.machine import ProcessInfo
 
-from valet_runner import limits
+from valet_runner import limits, terminal_text
 
 _FILE = Path(".valet") / "shown-processes.json"
-_ESCAPES = re.compile(
-    r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])|[\x00-\x08\x0b\x0c\x0e-\x1f]"
-)
 
 
 class Shown(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,20 +25,36 @@ class Shown(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def told(process: ProcessInfo, output: bytes, *, offset: int) -> Shown:
-    """What the agent is told of a process that has ended. `output` is its end, from `offset` on (bytes). Pure."""
+def told(process: ProcessInfo, output: bytes, *, offset: int, head: bytes = b"") -> Shown:
+    """What the agent is told of a process that has ended. `output` is the end of what it wrote, from `offset` on
+    (bytes), and `head` the beginning of what was before. Pure."""
     ended = f"status {process.exit_code}" if process.signal is None else f"signal {process.signal}"
-    words = _ESCAPES.sub("", output.decode(errors="replace").replace("\r\n", "\n")).strip("\n")
-    left_out = f"[the first {offset} bytes are left out]\n" if offset else ""
     return Shown(
         id=process.id,
         text=(
             "The following command was executed by the user in a terminal of this sandbox.\n"
             f"<command>{shlex.join([process.command, *process.args])}</command>\n"
             f"<directory>{process.cwd}</directory>\n<ended>{ended}</ended>\n"
-            f"<output>\n{left_out}{words}\n</output>"
+            f"<output>\n{_excerpt(process, head, output, offset)}\n</output>"
         ),
     )
+
+
+def _excerpt(process: ProcessInfo, head: bytes, tail: bytes, offset: int) -> str:
+    if head and offset > len(head):  # whole lines, where there are some
+        head = head[: head.rfind(b"\n") + 1] or head
+        line = tail.find(b"\n") + 1
+        tail, offset = tail[line:], offset + line
+    left_out = offset - len(head)
+    beginning, end = (terminal_text.readable(part, terminal=process.pty) for part in (head, tail))
+    if beginning is None or end is None:
+        return f"[{process.output_bytes} bytes that are no text are left out]"
+    if not left_out:
+        return (beginning + end).strip("\n")
+    beginning, end = beginning.strip("\n"), end.strip("\n")
+    if not head:
+        return f"[the first {left_out} bytes are left out]\n{end}"
+    return f"{beginning}\n[... {left_out} bytes are left out here ...]\n{end}"
 
 
 class ShownProcesses:

@@ -110,6 +110,9 @@ class Supervised:
         try:
             self._process = await processes.start(
                 sys.executable,
+                # the folder is the agent's: a module that it has put there would be run with what this one is told
+                "-P",
+                "-s",
                 "-m",
                 self._module,
                 env=self._environment,

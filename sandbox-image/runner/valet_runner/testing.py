@@ -25,7 +25,7 @@ from valet_protocol.errors import Conflict
 from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Data, Event
 from valet_protocol.ids import new_id
-from valet_protocol.requests import Attached, AttachRunner
+from valet_protocol.requests import Attached, AttachRunner, ListWriters, Writers
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_service import broker, durable_reader, rpc
 from valet_service.log_reader import LogReader
@@ -88,7 +88,8 @@ class Broker:
 
 
 class Portal:
-    """The portal's unix socket: `/model/<provider>/…` goes to one model server, `CONNECT nats.valet` to a broker."""
+    """The portal's unix socket: `/model/<provider>/…` goes to one model server, `CONNECT nats.valet` to a broker, and
+    `/objects/…` to the socket `objects`, if there is one."""
 
     def __init__(self, path: Path, *, token: str, model_url: str, nats_port: int) -> None:
         self.path = path
@@ -96,6 +97,8 @@ class Portal:
         self._model = urlsplit(model_url)
         self._nats_port = nats_port
         self._server: asyncio.Server | None = None
+        self.objects: Path | None = None
+        """Socket of an object store."""
         self.heads: list[str] = []
         """Heads of the requests it got."""
 
@@ -122,6 +125,10 @@ class Portal:
                 far = await asyncio.open_connection(self._model.hostname, self._model.port)
                 path = self._model.path + "/" + target.split("/", 3)[3]
                 far[1].write(head.replace(target, path, 1).encode("latin-1"))
+                await _both(reader, writer, *far)
+            elif target.startswith("/objects/") and self.objects:
+                far = await asyncio.open_unix_connection(self.objects)
+                far[1].write(head.encode("latin-1"))
                 await _both(reader, writer, *far)
             else:
                 writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
@@ -161,6 +168,8 @@ class Ledger:
         """How a runner is told to treat permissions."""
         self.work: agent.WorkRef | None = None
         """Saved work that a runner is told of."""
+        self.writers: dict[str, int] = {"u1": 0, "u2": 0}
+        """Who a runner is told may be in the sandbox, by user id since when."""
         self._arrived = asyncio.Event()
         self._stack = contextlib.AsyncExitStack()
 
@@ -173,6 +182,8 @@ class Ledger:
         )
         subject = subjects.sandbox_request(self.session_id, AttachRunner.method)
         await rpc.serve(self._nc, subject, AttachRunner, self._attach, queue="ledger")
+        subject = subjects.sandbox_request(self.session_id, ListWriters.method)
+        await rpc.serve(self._nc, subject, ListWriters, self._list_writers, queue="ledger")
         reader = await self._stack.enter_async_context(
             LogReader(self._nc, [subjects.session(self.session_id)], start=1)
         )
@@ -249,6 +260,9 @@ class Ledger:
             raise Conflict("replaced", f"epoch {self.current_epoch} has the session")
         seq = self.events[-1].seq if self.events else 0
         return Attached(seq=seq, base_commit=self.base_commit, policy=self.policy, work=self.work)
+
+    async def _list_writers(self, _: ListWriters) -> Writers:
+        return Writers(seq=self.events[-1].seq if self.events else 0, since=self.writers)
 
     async def _read(self, reader: LogReader) -> None:
         while True:

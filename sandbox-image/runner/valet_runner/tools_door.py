@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import importlib
 from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
 
 from nats.aio.client import Client
 from valet_protocol.sandbox_spec import RunnerSpec
@@ -26,9 +27,9 @@ async def serving(
 ) -> AsyncIterator[None]:
     """Serve the tools. Their library takes most of a second to load (measured), so it is loaded beside everything else
     that starts, and only where there is a gateway."""
-    for module in ("serving", "local", "platform", "running"):
+    for module in ("serving", "local", "platform", "running", "answers"):
         await asyncio.to_thread(importlib.import_module, f"valet_runner.tools.{module}")
-    from valet_runner.tools import local, platform, running
+    from valet_runner.tools import answers, local, platform, running
     from valet_runner.tools.serving import serving as serve
 
     tools = running.Tools(
@@ -44,6 +45,7 @@ async def serving(
             control_socket=str(machine.control_socket),
         ),
         turn=lambda: publisher.turn,
+        answers=answers.Answers(Path(spec.home)),
     )
     async with serve(machine.tools_socket, tools):
         yield

@@ -2,8 +2,13 @@
 
 The program is `whisper-cli` (older builds: `main`) on the sandbox's `PATH`; the model is the file that
 `VALET_WHISPER_MODEL` names, else one in `/models/whisper`. With `ffmpeg` every format can be taken.
+
+Tried with whisper.cpp 1.4 and 1.8: both end with status 0 when they do not know an option or cannot read the recording,
+and write no transcript then; 3 is a model that cannot be loaded; a damaged one may end them by a signal, after which a
+debugger says much. `main` of newer builds only names its successor, on standard output.
 """
 
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -20,6 +25,9 @@ MODELS = Path("/models/whisper")
 
 _PROGRAMS = ("whisper-cli", "main")
 _READ_BY_WHISPER = (".wav", ".mp3", ".flac", ".ogg")
+_BAD_MODEL = 3
+_SILENCE = "[BLANK_AUDIO]"
+_TELLING = re.compile(r"error|fail|invalid|assert|warning|must be", re.IGNORECASE)
 
 
 class NotTranscribed(RunnerError):
@@ -35,9 +43,18 @@ async def transcribe(audio: Path, spec: RunnerSpec, environ: Mapping[str, str], 
     with tempfile.TemporaryDirectory(prefix="valet-speech-") as folder:
         wave = await _as_wave(audio, spec, Path(folder))
         out = Path(folder) / "transcript"
-        command = (program, "-m", str(model), "-f", str(wave), "-l", "auto", "-nt", "-np", "-otxt", "-of", str(out))
-        await _run(command, spec, work_limits.TRANSCRIBE_TIMEOUT)
-        text = _read(out.with_suffix(".txt"))
+        # no option that old builds do not know (-np): they would show how they are used, and end well
+        command = (program, "-m", str(model), "-f", str(wave), "-l", "auto", "-nt", "-otxt", "-of", str(out))
+        done = await _run(command, spec, work_limits.TRANSCRIBE_TIMEOUT)
+        name = Path(program).name
+        if done.code == _BAD_MODEL:
+            raise NotTranscribed(f"{name} cannot use the speech model {model.name}: {_last_words(done)}")
+        if done.code != 0:
+            raise _failed(name, done)
+        written = out.with_suffix(".txt")
+        if not written.exists():
+            raise NotTranscribed(f"{name} wrote no transcript: {_last_words(done)}")
+        text = written.read_text(errors="replace").replace(_SILENCE, "").strip()
     if not text:
         raise NotTranscribed("no speech was heard in it")
     return head(text, work_limits.TRANSCRIPT_CHARS)
@@ -59,23 +76,32 @@ async def _as_wave(audio: Path, spec: RunnerSpec, folder: Path) -> Path:
         raise NotTranscribed(f"without ffmpeg, {audio.suffix or 'this'} files cannot be read")
     wave = folder / "speech.wav"
     options = ("-nostdin", "-loglevel", "error", "-i", str(audio), "-ar", "16000", "-ac", "1", "-f", "wav", str(wave))
-    await _run((ffmpeg, *options), spec, work_limits.CONVERT_TIMEOUT)
+    done = await _run((ffmpeg, *options), spec, work_limits.CONVERT_TIMEOUT)
+    if done.code != 0:
+        raise _failed("ffmpeg", done)
     return wave
 
 
-async def _run(command: tuple[str, ...], spec: RunnerSpec, timeout: float) -> None:
+async def _run(command: tuple[str, ...], spec: RunnerSpec, timeout: float) -> processes.Finished:
     env = {"PATH": spec.path, "HOME": spec.home, "LANG": "C.UTF-8"}
     name = Path(command[0]).name
     try:
-        done = await processes.run(*command, env=env, cwd=spec.home, timeout=timeout)
+        return await processes.run(*command, env=env, cwd=spec.home, timeout=timeout)
     except TimeoutError as error:
         raise NotTranscribed(f"{name} took longer than {timeout:.0f} s") from error
     except OSError as error:
         raise NotTranscribed(f"{name} cannot be run: {error.strerror or error}") from error
-    if done.code != 0:
-        words = done.stderr.decode(errors="replace").strip().splitlines()
-        raise NotTranscribed(f"{name} failed: {words[-1] if words else f'status {done.code}'}")
 
 
-def _read(path: Path) -> str:
-    return path.read_text(errors="replace").strip() if path.exists() else ""
+def _failed(name: str, done: processes.Finished) -> NotTranscribed:
+    return NotTranscribed(f"{name} failed: {_last_words(done)}")
+
+
+def _last_words(done: processes.Finished) -> str:
+    """The line that says most: the last one that sounds like a problem, else the last."""
+    for said in (done.stderr, done.stdout):
+        lines = [line.strip() for line in said.decode(errors="replace").splitlines() if line.strip()]
+        if lines:
+            telling = [line for line in lines if _TELLING.search(line)]
+            return head([*lines, *telling][-1], work_limits.LAST_WORDS_CHARS)
+    return f"it ended by signal {-done.code}" if done.code < 0 else f"it ended with status {done.code}"

@@ -4,7 +4,7 @@ import msgspec
 from valet_protocol.events import facts
 from valet_protocol.events.agent import AgentError, ReviewCompleted, TurnEnded, TurnStatus
 
-from valet_runner import reviews
+from valet_runner import limits, reviews
 from valet_runner.bridge_state import BridgeState
 from valet_runner.prompt_parts import InputPart
 
@@ -56,6 +56,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """Why it cannot go on, where OpenCode itself does not say: it died, or did not take the prompt."""
     review: ReviewCompleted | None = None
     """The review, where no model need be asked for one."""
+    misread: tuple[str, ...] = ()
+    """Answers to a review that could not be read, oldest first."""
     refused: AgentError | None = None
     """OpenCode's refusal of a command, where its stream does not give a better reason."""
     lost: bool = False
@@ -122,7 +124,26 @@ def error(state: BridgeState, turn: Turn) -> AgentError | None:
 
 def review(state: BridgeState, turn: Turn) -> ReviewCompleted | AgentError:
     """What a review came to."""
-    return turn.review or reviews.read(turn.turn_id, state.last.text if state.last else "")
+    return turn.review or reviews.read(turn.turn_id, _said(state), turn.misread)
+
+
+def second_ask(state: BridgeState, turn: Turn) -> str | None:
+    """What the agent of a review is asked when its answer cannot be read; none when that is the turn's end."""
+    if turn.fact.kind != "review" or len(turn.misread) + 1 >= limits.REVIEW_ASKS or state.last is None:
+        return None
+    if turn.interrupted or turn.lost or turn.failure or error(state, turn):
+        return None
+    return reviews.second_ask(_said(state)) if isinstance(review(state, turn), AgentError) else None
+
+
+def misread(state: BridgeState, turn: Turn) -> Turn:
+    """The turn with the present answer kept as one that could not be read."""
+    return msgspec.structs.replace(turn, misread=(*turn.misread, *_said(state)[-1:]))
+
+
+def _said(state: BridgeState) -> list[str]:
+    """What the agent has said in the present try, a text for each of its messages."""
+    return [text for _, message in sorted(state.own.items()) if (text := message.text)]
 
 
 def outcome(state: BridgeState, turn: Turn, now: float) -> TurnEnded:

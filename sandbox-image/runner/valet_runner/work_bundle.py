@@ -52,6 +52,10 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     left_out: list[str] = []
     """Files that did not fit."""
     channels: list[SavedConversation] = []
+    preambles: dict[str, list[str]] = {}
+    """By channel what the agent is told ahead of a prompt, unless its conversation holds it."""
+    said: dict[str, str] = {}
+    """By channel what was said before, where only the text of a conversation is there: one that came from elsewhere."""
 
 
 class Packed(msgspec.Struct, frozen=True, kw_only=True):

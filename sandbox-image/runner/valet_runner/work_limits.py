@@ -141,3 +141,6 @@ CONVERT_TIMEOUT = 30.0
 
 TRANSCRIPT_CHARS = 100_000
 """Two hours of speech."""
+
+LAST_WORDS_CHARS = 300
+"""Of the line with which a program says why it failed: it is read by people, and by the model."""

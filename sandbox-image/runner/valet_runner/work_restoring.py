@@ -16,6 +16,7 @@ from valet_runner import conversation_files, files_restoring, work_bundle, work_
 from valet_runner.conversation import DEFAULT, Conversations
 from valet_runner.errors import GitFailed, OpencodeFailed
 from valet_runner.objects import Objects
+from valet_runner.preambles import PreambleFile, Preambles
 from valet_runner.work_bundle import Manifest
 from valet_runner.work_errors import BadWork, ObjectMissing, ObjectsUnavailable, WorkError
 
@@ -31,9 +32,9 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True):
 
     conversations: dict[str, str] = {}
     """OpenCode's session by channel; `Conversations` knows them already."""
-    preamble: dict[str, str] = {}
-    """By channel: text for the agent, ahead of the channel's first prompt, as a synthetic part. The conversation itself
-    where it could not be put back, and what is missing in the workspace."""
+    preambles: Preambles = {}
+    """By channel: texts for the agent, ahead of the channel's next prompt. The conversation itself where it could not
+    be put back, and what is missing in the workspace. `PreambleFile` knows them already."""
     head_commit: str | None = None
     """HEAD now; none in a workspace without commits."""
 
@@ -56,21 +57,21 @@ class Restorer:
         try:
             manifest = await self._fetch(work, folder)
             missing = "" if manifest is None else await self._put_files_back(manifest, folder)
-            conversations, preamble = await self._put_conversations_back(manifest, folder)
+            conversations, preambles = await self._put_conversations_back(manifest, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         if manifest is None:
             missing = "the changes to its files, and what was said before"
         if missing:
-            preamble = {
-                channel: "\n\n".join(filter(None, (_LOST_FILES.format(missing), preamble.get(channel))))
-                for channel in preamble.keys() | conversations.keys() or {DEFAULT}
-            }
+            note = _LOST_FILES.format(missing)
+            channels = preambles.keys() | conversations.keys() or {DEFAULT}
+            preambles = {channel: [note, *preambles.get(channel, [])] for channel in channels}
         Conversations(Path(self._spec.home)).remember(conversations)
+        PreambleFile(Path(self._spec.home)).replace(preambles)
         workspace.finished(self._spec)
         now = await workspace.where(self._spec, self._env)
         _log.info("work_restored", object=work.object, conversations=len(conversations), missing=missing)
-        return Restored(conversations=conversations, preamble=preamble, head_commit=now.head)
+        return Restored(conversations=conversations, preambles=preambles, head_commit=now.head)
 
     async def _fetch(self, work: WorkRef, folder: Path) -> Manifest | None:
         archive = folder / "work.tar.gz"
@@ -100,9 +101,9 @@ class Restorer:
 
     async def _put_conversations_back(
         self, manifest: Manifest | None, folder: Path
-    ) -> tuple[dict[str, str], dict[str, str]]:
+    ) -> tuple[dict[str, str], Preambles]:
         conversations: dict[str, str] = {}
-        preamble: dict[str, str] = {}
+        preambles = _told_already(manifest)
         until = time.monotonic() + work_limits.IMPORTS_TIMEOUT
         for saved in manifest.channels if manifest else []:
             file = folder / saved.file
@@ -115,5 +116,15 @@ class Restorer:
                 conversations[saved.channel] = saved.session
             except (OpencodeFailed, OSError) as error:
                 _log.warning("conversation_not_imported", channel=saved.channel, error=str(error))
-                preamble[saved.channel] = conversation_files.preamble(file.read_bytes())
-        return conversations, preamble
+                earlier = preambles.get(saved.channel, [])
+                notes = [text for text in earlier if not conversation_files.is_preamble(text)]
+                told = conversation_files.preamble(file.read_bytes(), earlier)
+                preambles[saved.channel] = [*notes, *([told] if told else [])]
+        return conversations, {channel: texts for channel, texts in preambles.items() if texts}
+
+
+def _told_already(manifest: Manifest | None) -> Preambles:
+    if manifest is None:
+        return {}
+    said = {channel: [conversation_files.as_preamble(text)] for channel, text in manifest.said.items() if text}
+    return said | manifest.preambles

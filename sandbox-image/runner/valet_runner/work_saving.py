@@ -17,6 +17,7 @@ from valet_runner.conversation_files import Exporter
 from valet_runner.errors import OpencodeRefused, OpencodeUnavailable
 from valet_runner.objects import Objects
 from valet_runner.opencode_client import OpencodeClient
+from valet_runner.preambles import PreambleFile
 from valet_runner.snapshots import Snapshot, Snapshots
 from valet_runner.work_bundle import COMMITS, PATCH, Manifest, SavedConversation
 from valet_runner.work_errors import ObjectsUnavailable, WorkTooLarge
@@ -39,6 +40,7 @@ class Saver:
         self._exporter = Exporter()
         self._patched: tuple[str, str] | None = None
         self._folder = Path(spec.home) / ".valet" / "saving"
+        self._preambles = PreambleFile(Path(spec.home))
 
     async def save(
         self, turn_id: str, conversations: Mapping[str, str], client: OpencodeClient | None, now: Snapshot | None
@@ -46,7 +48,7 @@ class Saver:
         """Store the files of a snapshot and the conversations (OpenCode's session by channel); none when there is
         nothing of either, or too much. Raises `GitFailed`, `ObjectError`, `OSError`."""
         channels = await self._export(conversations, client)
-        if now is None and not channels:
+        if now is None and not channels and not self._preambles.known():
             return None
         for bounds in (work_limits.FULL, work_limits.LEAN):
             if now and bounds is work_limits.LEAN:
@@ -70,7 +72,9 @@ class Saver:
         self._folder.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="work-", dir=self._folder))
         try:
-            manifest = Manifest(session=self._spec.session_id, turn=turn_id, channels=saved)
+            manifest = Manifest(
+                session=self._spec.session_id, turn=turn_id, channels=saved, preambles=self._preambles.known()
+            )
             if now and self._base:
                 left_out = _names(now)
                 refs = await work_refs.local(self._spec, self._env)

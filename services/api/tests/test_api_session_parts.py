@@ -18,6 +18,7 @@ from valet_protocol.requests import (
     EditPrompt,
     GetDiff,
     GetState,
+    ListMessages,
     ListNotifications,
     MarkNotificationsRead,
     NotificationPage,
@@ -189,7 +190,34 @@ async def test_turns_reviews_one_turn_s_diff_and_the_past_are_read(
     state = (await client.get(f"{base}/state?at=7&limit=5&after=2")).json()
     assert set(state) == {"at", "session", "messages", "next", "diff"}
     (query,) = ledger.all(GetState)
-    assert (query.at, query.limit, query.after) == (7, 5, 2)  # type: ignore[attr-defined]
+    assert (query.at, query.limit, query.after, query.nested) == (7, 5, 2, False)  # type: ignore[attr-defined]
+
+
+async def test_sub_agents_are_asked_for_nested_or_one_by_one(
+    client: httpx.AsyncClient, ledger: FakeLedger, session: str
+) -> None:
+    base = f"/api/sessions/{session}"
+    for query in ("", "?nested=true&limit=3", "?conversation=ses_1&after=7"):
+        assert (await client.get(f"{base}/messages{query}")).status_code == 200
+    asked = [
+        (query.nested, query.conversation, query.limit, query.after)  # type: ignore[attr-defined]
+        for query in ledger.all(ListMessages)
+    ]
+    assert asked == [(False, None, 100, 0), (True, None, 3, 0), (False, "ses_1", 100, 7)]
+    assert (await client.get(f"{base}/state?at=7&nested=true")).status_code == 200
+    assert ledger.all(GetState)[0].nested  # type: ignore[attr-defined]
+    problem(await client.get(f"{base}/messages?nested=perhaps"), 400)
+    problem(await client.get(f"{base}/messages?conversation=%00"), 422, "nul_character")
+
+
+async def test_the_api_says_what_parts_messages_and_sandboxes_have(client: httpx.AsyncClient) -> None:
+    """A part may hold messages, which hold parts: the document has both, each once."""
+    schemas = (await client.get("/schema/openapi.json")).json()["components"]["schemas"]
+    part, message, view = schemas["PartView"], schemas["MessageView"], schemas["SandboxView"]
+    assert part["properties"]["messages"]["items"] == {"$ref": "#/components/schemas/MessageView"}
+    assert message["properties"]["parts"]["items"] == {"$ref": "#/components/schemas/PartView"}
+    assert set(part["properties"]["kind"]["enum"]) == {"text", "reasoning", "tool", "image", "channel_reply"}
+    assert set(view["properties"]) == {"tunnels", "processes", "services", "boot"}
 
 
 @pytest.mark.parametrize("query", ["", "at=0", "at=x", "at=-1", "at=1&limit=0", "at=9007199254740993"])

@@ -1,6 +1,10 @@
 """Claims about fork, export and import: everything that happened, nothing made up, nothing half."""
 
+import base64
+import hashlib
+import io
 import json
+import tarfile
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -8,11 +12,11 @@ import httpx
 import msgspec
 import pytest
 from nats.aio.client import Client
-from valet_api import imports, limits
+from valet_api import imported_context, imports, limits
 from valet_api.testing import FakeLedger, problem
 from valet_protocol.codec import encode, new_event, with_seq
 from valet_protocol.errors import Unavailable, Unprocessable
-from valet_protocol.events import agent, facts
+from valet_protocol.events import agent, facts, machine
 from valet_protocol.events.envelope import Data
 from valet_protocol.ids import new_id
 from valet_protocol.requests import ArchivedEvent, ForkSession, ImportEvents, ReadArchive, TerminateSession
@@ -199,6 +203,155 @@ async def test_an_import_the_ledger_refuses_is_ended(client: httpx.AsyncClient, 
     key = {**LINES, "Idempotency-Key": new_id()}
     problem(await client.post("/api/import", content=body(lines()), headers=key), 422, "bad_event")
     assert len(ledger.all(TerminateSession)) == 1
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+async def test_an_export_with_files_is_imported_with_them_and_with_the_agents_memory(
+    client: httpx.AsyncClient, ledger: FakeLedger, session: str, nc: Client
+) -> None:
+    objects = open_store(Objects(), nc=nc)
+
+    async def content(data: bytes) -> AsyncIterator[bytes]:
+        yield data
+
+    big = bytes(range(256)) * 3000  # several pieces
+    made = (await client.post(f"/api/sessions/{session}/attachments?name=ü a.png", content=big)).json()
+    attachment = msgspec.convert(made, facts.Attachment)
+    await objects.put(f"sessions/{session}/images/i1", content(b"\x89PNG\r\n\x1a\n"), limit=100)
+    stored = await objects.put(f"sessions/{session}/saved/T1", content(b"work"), limit=100)
+    ledger.work = agent.WorkRef(
+        object=f"sessions/{session}/saved/T1", bytes=stored.bytes, sha256=stored.sha256, base_commit="b" * 40
+    )
+    shown = machine.ImageShown(
+        image_id="i1", object=f"sessions/{session}/images/i1", media_type="image/png", bytes=8, sha256="0" * 64
+    )
+    gone = machine.ImageShown(image_id="i2", object="", media_type="image/png", bytes=8, sha256="0" * 64)
+    prompt = facts.PromptAccepted(prompt_id="p", content="look", author="u", model="p/m", attachments=[attachment])
+    events: list[Data] = [facts.SessionRequested(owner="u", model="p/m"), prompt, prompt, shown, gone]
+    ledger.archive = [ArchivedEvent(seq=n, event=msgspec.Raw(raw(data, session))) for n, data in enumerate(events, 1)]
+    ledger.sessions[session] = msgspec.structs.replace(ledger.sessions[session], seq=len(events))
+    plain = await client.get(f"/api/sessions/{session}/export")
+    assert len(plain.text.splitlines()) == len(events)
+    exported = await client.get(f"/api/sessions/{session}/export?files=true")
+    assert exported.headers["valet-export"] == f"{len(events)}-{stored.sha256[:16]}"
+    assert max(len(line) for line in exported.content.splitlines()) < 300_000
+    files = [json.loads(line)["file"] for line in exported.text.splitlines() if line.startswith('{"file"')]
+    assert [(file["kind"], "left_out" in file) for file in files] == [
+        ("attachment", False),
+        ("image", False),
+        ("image", True),
+        ("work", False),
+    ]
+
+    made = await client.post("/api/import", content=exported.content, headers=LINES)
+    assert made.status_code == 201, made.text
+    copy = made.json()["id"]
+    back = await client.get(f"/api/sessions/{copy}/attachments/{attachment.attachment_id}")
+    assert (back.content, back.headers["content-length"]) == (big, str(len(big)))
+    assert (await client.get(f"/api/sessions/{copy}/images/i1")).content == b"\x89PNG\r\n\x1a\n"
+    (page,) = ledger.all(ImportEvents)
+    assert isinstance(page, ImportEvents)
+    assert [bytes(event) for event in page.events] == plain.content.splitlines()
+    assert page.work == agent.WorkRef(
+        object=f"sessions/{copy}/saved/import", bytes=4, sha256=stored.sha256, base_commit="b" * 40
+    )
+    assert page.work
+    assert [chunk async for chunk in objects.get(page.work.object)] == [b"work"]
+
+
+async def test_the_agent_of_a_plain_import_is_told_what_was_said(
+    client: httpx.AsyncClient, ledger: FakeLedger, nc: Client
+) -> None:
+    def turn(number: int, channel: str = "web:default") -> list[Data]:
+        dispatched = facts.TurnDispatched(
+            turn_id=f"t{number}", prompt_id=f"p{number}", content=f"Ask {number}", model="p/m", author="u"
+        )
+        tool = agent.ToolUpdated(message_id=f"m{number}", part_id="x", call_id="c", tool="bash", status="completed")
+        answer = agent.MessageCompleted(message_id=f"m{number}", text=f"Answer {number}" if number != 2 else "")
+        helper = agent.MessageCompleted(message_id="sub", text="Of a helper", parent_session="ses_child")
+        return [msgspec.structs.replace(dispatched, channel=channel), tool, answer, helper]
+
+    long = agent.MessageCompleted(message_id="long", text="x" * 10_000)
+    said: list[Data] = [facts.SessionRequested(owner="u", model="p/m"), *turn(1), *turn(2), long, *turn(3)]
+    said += [agent.ConversationReverted(message_id="p3"), *turn(4, "slack:C1")]
+    # what the source had taken over itself
+    inner = facts.EventImported(
+        type="fact.prompt_steered",
+        version=1,
+        time="2026-01-01T00:00:00.000Z",
+        source_seq=1,
+        data=msgspec.to_builtins(facts.PromptSteered(turn_id="t4", prompt_id="s", content="And this", author="u")),
+    )
+    said += [inner, agent.PromptTaken(turn_id="t4", prompt_id="s", outcome="delivered")]
+    given = [with_seq(raw(data), 10 * n) for n, data in enumerate(said, 1)]
+    key = {**LINES, "Idempotency-Key": new_id()}
+    assert (await client.post("/api/import", content=body(given), headers=key)).status_code == 201
+    (page,) = ledger.all(ImportEvents)
+    assert isinstance(page, ImportEvents)
+    assert page.work
+    objects = open_store(Objects(), nc=nc)
+    packed = b"".join([chunk async for chunk in objects.get(page.work.object)])
+    with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
+        member = archive.extractfile("manifest.json")
+        assert member
+        manifest = json.load(member)
+    assert (manifest["version"], manifest["session"]) == (1, SOURCE)
+    assert manifest["said"] == {
+        "web:default": "Person: Ask 1\n\nYou: Answer 1\n(used bash)\n\nPerson: Ask 2\n\nYou: (used bash)\n\nYou: "
+        + "x" * limits.CONTEXT_MESSAGE_CHARS
+        + " …",
+        "slack:C1": "Person: Ask 4\n\nYou: Answer 4\n(used bash)\n\nPerson: And this",
+    }
+    # a repetition must not have another digest than the log says
+    assert imported_context.as_work(SOURCE, manifest["said"]) == packed
+
+
+def file_lines(content: bytes = b"abc", **changes: object) -> list[bytes]:
+    file = {"kind": "attachment", "id": "a1", "name": "a.txt", "mime": "text/plain", **changes}
+    digest = hashlib.sha256(content).hexdigest()
+    parts: list[object] = [
+        {"file": file},
+        {"piece": base64.b64encode(content).decode()},
+        {"end": {"bytes": len(content), "sha256": digest}},
+    ]
+    return [msgspec.json.encode(part) for part in parts]
+
+
+@pytest.mark.parametrize(
+    ("content", "line", "words"),
+    [
+        ([*file_lines(), *lines()], 1, "before the session's first event"),
+        ([*lines(), *file_lines()[1:]], 4, "no file has begun"),
+        ([*lines(), *file_lines()[:2]], 6, "ends in the middle"),
+        ([*lines()[:1], *file_lines()[:2], *lines()[1:]], 4, "has no end"),
+        ([*lines(), *file_lines()[:2], *file_lines()], 6, "has no end"),
+        ([*lines(), *file_lines(id="../x")], 4, "cannot be the id"),
+        ([*lines(), *file_lines()[:1], b'{"piece":"!"}'], 5, "not base 64"),
+        ([*lines(), *file_lines()[:1], b'{"piece":"eHg="}', file_lines()[2]], 6, "damaged"),
+        ([*lines(), b'{"file":7}'], 4, "not a line of a file"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_a_file_that_is_wrong_is_named_by_its_line_and_nothing_is_made(
+    client: httpx.AsyncClient, ledger: FakeLedger, content: list[bytes], line: int, words: str
+) -> None:
+    document = problem(await client.post("/api/import", content=body(content), headers=LINES), 422, "bad_import")
+    assert f"In line {line}:" in document["detail"]
+    assert words in document["detail"]
+    assert not ledger.sessions
+
+
+async def test_files_of_kinds_that_are_not_known_here_are_passed_over(
+    client: httpx.AsyncClient, ledger: FakeLedger
+) -> None:
+    content = body([*lines(), *file_lines(kind="hologram"), *file_lines(b"kept", id="a2")])
+    made = await client.post("/api/import", content=content, headers=LINES)
+    assert made.status_code == 201, made.text
+    at = f"/api/sessions/{made.json()['id']}/attachments"
+    assert (await client.get(f"{at}/a2")).content == b"kept"
+    problem(await client.get(f"{at}/a1"), 404)
 
 
 # -- fork --------------------------------------------------------------------------------------------------

@@ -55,6 +55,7 @@ from valet_api.routes import (
 )
 from valet_api.schemas import StructSchemas
 from valet_api.store import Store
+from valet_api.transfers import Stores
 
 _log = logs.get(__name__)
 
@@ -90,7 +91,7 @@ def application(parts: Parts) -> Litestar:
         "attached": Attachments(parts.objects, parts.store),
         "images": Images(parts.objects),
         "secret": parts.secret,
-        "spool": parts.spool,
+        "stores": Stores(objects=parts.objects, store=parts.store, spool=parts.spool),
     }
     return Litestar(
         route_handlers=[

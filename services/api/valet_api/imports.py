@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterable, Iterator
 
 import msgspec
-from valet_protocol.codec import decode_data, from_rfc3339
+from valet_protocol.codec import from_rfc3339
 from valet_protocol.errors import BadEvent, Unprocessable
 from valet_protocol.events.envelope import Envelope
 from valet_protocol.ids import is_ulid
 from valet_service.limits import MAX_EVENT_BYTES
 
 from valet_api import limits
+from valet_api.imported_context import Conversations
+from valet_api.transfer_files import Receiving, unwrapped
 
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
 _FIRST = ("fact.session_requested", "fact.session_imported")
@@ -29,8 +31,14 @@ _line = msgspec.json.Decoder(_Line)
 _data = msgspec.json.Decoder(dict[str, object])
 
 
+class Content(msgspec.Struct, frozen=True):
+    """A piece of the content of files; where each begins is in `Reader.files`."""
+
+    data: bytes
+
+
 class Reader:
-    """Bytes in, lines out that are the events of one session, in order.
+    """Bytes in, lines out that are the events of one session, in order, and the content of its files.
 
     Raises `Unprocessable` (`bad_import`) naming the line that is not.
     """
@@ -40,12 +48,14 @@ class Reader:
         """The session the events are of."""
         self.events = 0
         """How many there are so far."""
+        self.files = Receiving()
+        self.conversations = Conversations()
         self._number = 0
         self._seq = 0
         self._rest = bytearray()
 
-    def feed(self, piece: bytes) -> Iterator[bytes]:
-        """The lines that this piece completes, without their ends."""
+    def feed(self, piece: bytes) -> Iterator[bytes | Content]:
+        """What this piece completes: lines without their ends."""
         *lines, rest = piece.split(b"\n")
         for line in lines:
             whole = bytes(self._rest) + line
@@ -56,18 +66,24 @@ class Reader:
             self._number += 1
             raise self._wrong(f"it is longer than an event can be ({LINE_BYTES:,} bytes)")
 
-    def end(self) -> Iterator[bytes]:
+    def end(self) -> Iterator[bytes | Content]:
         """The last line, if it had no end. Raises `Unprocessable` where there was none at all."""
         yield from self._take(bytes(self._rest))
         if not self.events:
             raise Unprocessable(
                 "bad_import", "There is no event in it. Send an export: GET /api/sessions/{id}/export gives one."
             )
+        if self.files.inside:
+            raise self._wrong("the file ends in the middle of an attachment")
 
-    def _take(self, line: bytes) -> Iterator[bytes]:
+    def _take(self, line: bytes) -> Iterator[bytes | Content]:
         self._number += 1
         line = line.strip()
         if not line:
+            return
+        content = self.files.take(line)
+        if content is not None:
+            yield from self._content(content)
             return
         event = self._decoded(line)
         if event.type.startswith("delta."):
@@ -75,6 +91,14 @@ class Reader:
         self._check(event)
         self.events += 1
         yield line
+
+    def _content(self, found: Iterator[bytes | str]) -> Iterator[Content]:
+        if not self.events:
+            raise self._wrong("a file comes before the session's first event")
+        for content in found:
+            if isinstance(content, str):
+                raise self._wrong(content)
+            yield Content(content)
 
     def _decoded(self, line: bytes) -> _Line:
         if len(line) > LINE_BYTES:
@@ -85,7 +109,7 @@ class Reader:
             event = _line.decode(line)
             _data.decode(event.data)  # what no struct is known for must be sound as well
             if not event.type.startswith("delta."):
-                decode_data(event)
+                self.conversations.hear(unwrapped(event))
             from_rfc3339(event.time)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._wrong(f"it is not an event as an export has it ({error})") from error
@@ -96,6 +120,8 @@ class Reader:
         return event
 
     def _check(self, event: _Line) -> None:
+        if self.files.inside:
+            raise self._wrong("the file before it has no end")
         if not self.events:
             if event.type not in _FIRST:
                 raise self._wrong(f"an export begins with the session's first event ({_FIRST[0]}), not {event.type!r}")

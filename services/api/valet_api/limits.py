@@ -65,6 +65,30 @@ IMPORT_BYTES = 512 << 20
 IMPORT_MEMORY = 1 << 20
 """Of an import in memory; what is more lies in a temporary file until all of it is known to be right."""
 
+IMPORT_FILES = 10_000
+"""Files of an import: what is known of each is kept in memory, some hundred bytes."""
+
+PIECE_BYTES = 192 << 10
+"""Of a file in one line of an export: 256 KiB in base 64, far below what a line may have."""
+
+EXPORT_FILES_BYTES = 320 << 20
+"""All files of an export: in base 64 and with their events they stay below IMPORT_BYTES."""
+
+WORK_BYTES = 64 << 20
+"""Saved work in an import: what runners save and take at most."""
+
+CONTEXT_CHARS = 24_000
+"""Of a conversation, its latest part, for an agent that does not remember it: some 6,000 tokens, as in the runner."""
+
+CONTEXT_MESSAGE_CHARS = 4_000
+"""Of one message of it."""
+
+CONTEXT_MESSAGES = 400
+"""Messages of it: of shorter ones nobody needs more."""
+
+CONTEXT_CHANNELS = 100
+"""Conversations of an import that are told: the agent is asked on one or two of them again."""
+
 IMPORT_PAGE_BYTES = 500_000
 """Events handed to the ledger at once: a few milliseconds of its time, far below the broker's 8 MiB."""
 
@@ -100,7 +124,7 @@ COMMAND_LOOK_LONGEST = 1.0
 
 SANDBOX_TOKEN = 3600
 """How long a token for a sandbox is valid, an hour: a page opens further parts of the sandbox with it while somebody
-works, and who is no longer a collaborator is out after that."""
+works. Who is no longer a collaborator is out at once: the gateway is told."""
 
 ENDPOINT_WAIT = 5.0
 """For the portal to open a sandbox's port, and for the log to say which tunnels there are: they take milliseconds, a

@@ -86,7 +86,7 @@ async def test_a_child_works_and_its_parent_follows_it_to_the_end(ledger: Ledger
     assert (view.owner, view.parent, view.ancestors, view.branch) == ("ada", parent, [parent], "main")
     assert (view.title, [item.sender for item in view.queued]) == (
         "Write tests",
-        [facts.Sender(session_id=parent, title="The aim")],
+        [facts.Sender(session_id=parent, title="The aim", hops=1)],
     )
     assert (await platform.session(parent)).children == 1
     owner = await platform.ask(GetOwner(session_id=child), Owner)
@@ -110,7 +110,7 @@ async def test_a_child_works_and_its_parent_follows_it_to_the_end(ledger: Ledger
     assert await platform.tool(note) == await platform.tool(note)
     (queued,) = (await platform.session(parent)).queued
     assert queued.content == f"[From your child session {child}.]\n\nOne more thing"
-    assert queued.sender == facts.Sender(session_id=child, title="Write tests", turn_id="t")
+    assert queued.sender == facts.Sender(session_id=child, title="Write tests", turn_id="t", hops=2)
     sent = await platform.tool(
         tools.SendMessage(session_id=parent, request_id="m", target_session=child, content="Push it")
     )
@@ -151,6 +151,39 @@ async def test_an_agent_that_wants_to_hear_of_its_child_gets_a_prompt_when_its_t
     assert view.active_turn
     await runner.agent(agent.TurnEnded(turn_id=view.active_turn.turn_id, status="completed"), view.active_turn.turn_id)
     assert (await platform.dispatched(parent, turns=2))[1] == view.queued[0].prompt_id
+
+
+async def test_an_agent_too_far_from_a_person_is_told_to_ask_theirs_also_after_a_restart(
+    ledger: LedgerProcess, platform: Platform
+) -> None:
+    session_id, runner = await _working(platform, orchestrator=True)
+    other = await platform.create()
+    last = facts.Sender(session_id=other, hops=limits.HOPS)
+    far = SubmitPrompt(session_id=session_id, user="ada", prompt_id=new_id(), content="And you?", sender=last)
+    await platform.ask(far, Accepted)
+    first, _ = await platform.dispatched(session_id)
+    await runner.agent(agent.TurnEnded(turn_id=first, status="completed"), first)
+    second, _ = await platform.dispatched(session_id, turns=2)
+    seq = (await platform.messages(session_id)).items[0].seq
+    ledger.kill()
+    ledger.start()
+    for tool in (
+        tools.SendMessage(session_id=session_id, request_id="m", target_session=other, content="And you?"),
+        tools.ForwardMessages(
+            session_id=session_id, request_id="f", from_session=session_id, to_session=other, seqs=[seq]
+        ),
+        tools.SpawnChild(session_id=session_id, request_id="c", prompt="Ask it"),
+    ):
+        with pytest.raises(TooMany) as refusal:
+            await platform.tool(tool)
+        assert refusal.value.code == "too_many_hops"
+    await platform.prompt(session_id, "Go on")
+    await runner.agent(agent.TurnEnded(turn_id=second, status="completed"), second)
+    await platform.dispatched(session_id, turns=3)
+    send = tools.SendMessage(session_id=session_id, request_id="n", target_session=other, content="And you?")
+    await platform.tool(send)
+    (queued,) = (await platform.session(other)).queued
+    assert queued.sender == facts.Sender(session_id=session_id, hops=1)
 
 
 async def test_siblings_get_forwarded_what_others_found_and_strangers_are_not_there(

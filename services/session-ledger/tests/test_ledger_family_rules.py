@@ -238,7 +238,7 @@ def test_the_agent_gets_a_prompt_only_of_children_it_asked_to_hear_of() -> None:
     _changed(story, quiet, "completed", 9)
     _changed(story, told, "completed", 9, title="Tests", detail="All green")
     (prompt,) = [data for data in story.settle() if isinstance(data, facts.PromptAccepted)]
-    assert (prompt.mode, prompt.sender) == ("collect", facts.Sender(session_id=told, title="Tests"))
+    assert (prompt.mode, prompt.sender) == ("collect", facts.Sender(session_id=told, title="Tests", hops=1))
     assert "All green" in prompt.content
     assert story.s.notices == ()
     assert react(story.s, story.now) == []
@@ -277,7 +277,7 @@ def test_a_full_queue_makes_news_wait_and_the_latest_of_a_child_counts(monkeypat
     assert [notice.change for notice in story.s.notices] == ["completed"]
     story.end()
     accepted = [data for data in story.settle() if isinstance(data, facts.PromptAccepted)]
-    assert [prompt.sender for prompt in accepted] == [facts.Sender(session_id=child_id)]
+    assert [prompt.sender for prompt in accepted] == [facts.Sender(session_id=child_id, hops=1)]
 
 
 # -- the end ---------------------------------------------------------------------------------------------------

@@ -2,8 +2,9 @@
 
 import pytest
 from msgspec.structs import replace
+from valet_protocol.codec import rfc3339
 from valet_protocol.errors import BadRequest, NotFound
-from valet_protocol.events import agent
+from valet_protocol.events import agent, machine
 from valet_protocol.ids import new_id
 from valet_protocol.requests import (
     Accepted,
@@ -15,6 +16,8 @@ from valet_protocol.requests import (
     ForkSession,
     GetDiff,
     GetState,
+    ListMessages,
+    MessagePage,
     MessageView,
     RenameSession,
     RequestCommand,
@@ -22,14 +25,17 @@ from valet_protocol.requests import (
     StateView,
     SubmitPrompt,
 )
-from valet_session_ledger.testing import LedgerProcess, Platform
+from valet_session_ledger.testing import FakeSandbox, LedgerProcess, Platform
 
 
 class Moment:
     """What the live views were at some point."""
 
-    def __init__(self, session: SessionView, messages: list[MessageView], diff: DiffView) -> None:
+    def __init__(
+        self, session: SessionView, messages: list[MessageView], nested: list[MessageView], diff: DiffView
+    ) -> None:
         self.session = session
+        self.nested = nested
         self.messages = messages
         self.diff = diff
 
@@ -37,9 +43,11 @@ class Moment:
 async def _now(platform: Platform, session_id: str) -> Moment:
     session = await platform.session(session_id)
     messages = (await platform.messages(session_id)).items
+    query = ListMessages(session_id=session_id, user="ada", nested=True)
+    nested = (await platform.ask(query, MessagePage)).items
     diff = await platform.ask(GetDiff(session_id=session_id, user="ada"), DiffView)
     assert (await platform.session(session_id)).seq == session.seq  # nothing happened in between
-    return Moment(session, messages, diff)
+    return Moment(session, messages, nested, diff)
 
 
 async def _state(platform: Platform, session_id: str, at: int, **fields: object) -> StateView:
@@ -65,6 +73,7 @@ async def _life(platform: Platform) -> tuple[str, list[Moment]]:
     switched = agent.ModelSwitched(turn_id=turn_id, from_model="fake/model", to_model="fake/other", error=failure)
     await runner.agent(switched, turn_id)
     await runner.play_message(turn_id, text="Working on it")
+    await _around(runner, turn_id)
     await runner.agent(agent.TodoUpdated(todos=[agent.TodoItem(content="Think", status="pending")]), turn_id)
     question = agent.Question(question="Which?", options=[agent.QuestionOption(label="A")])
     await runner.agent(agent.QuestionAsked(question_id="q", kind="question", questions=[question]), turn_id)
@@ -83,7 +92,10 @@ async def _life(platform: Platform) -> tuple[str, list[Moment]]:
     await runner.agent(agent.SessionTitled(title="Not taken"))
     await platform.until(session_id, lambda view: view.turns == 2 and not view.active_turn)
     moments.append(await _now(platform, session_id))
-    back_to = moments[-1].messages[3].id
+    assert len(moments[-1].messages) == len(moments[-1].nested) + 1
+    assert moments[-1].session.sandbox is not None
+    assert moments[-1].session.sandbox.processes
+    back_to = [message.id for message in moments[-1].messages if message.turn_id == turn_id][1]
     revert = RequestCommand(session_id=session_id, user="ada", request_id="r", command="revert", message_id=back_to)
     await platform.ask(revert, CommandView)
     moments.append(await _now(platform, session_id))
@@ -101,6 +113,32 @@ async def _life(platform: Platform) -> tuple[str, list[Moment]]:
     return session_id, moments
 
 
+async def _around(runner: FakeSandbox, turn_id: str) -> None:
+    """What happens around the conversation: a sub-agent, a picture, a reply in a channel, things of the sandbox."""
+    call = agent.ToolUpdated(
+        message_id="m", part_id="prt_1", call_id="c", tool="task", status="running", metadata={"sessionId": "ses_sub"}
+    )
+    picture = machine.ImageShown(
+        turn_id=turn_id, image_id="i", object="sessions/x/images/i", media_type="image/png", bytes=1, sha256="x"
+    )
+    process = machine.ProcessInfo(id="proc_1", command="sleep", cwd="/", pid=7, pty=False, created_at=rfc3339(0))
+    for data in (
+        agent.MessageCreated(message_id="m"),
+        call,
+        agent.MessageCreated(message_id="below", parent_session="ses_sub"),
+        picture,
+        machine.ChannelReplied(turn_id=turn_id, reply_id="r", channel="slack:x", text="Look", image_ids=["i"]),
+        machine.ImageShown(
+            image_id="j", object="sessions/x/images/j", media_type="image/png", bytes=1, sha256="x", caption="Outside"
+        ),
+        machine.BootStepCompleted(step="clone", ms=7, outcome="ok"),
+        machine.ServiceChanged(service="ttyd", state="running"),
+        machine.TunnelsChanged(tunnels=[machine.Tunnel(name="web", port=3000)]),
+        machine.ProcessCreated(process=process),
+    ):
+        await runner.agent(data, turn_id)
+
+
 async def test_a_session_is_shown_as_it_was_at_every_moment(ledger: LedgerProcess, platform: Platform) -> None:
     session_id, moments = await _life(platform)
     assert len({moment.session.seq for moment in moments}) == len(moments)
@@ -110,6 +148,8 @@ async def test_a_session_is_shown_as_it_was_at_every_moment(ledger: LedgerProces
         assert state.session == moment.session
         assert state.messages == moment.messages
         assert state.next is None
+        nested = await _state(platform, session_id, moment.session.seq, nested=True)
+        assert nested.messages == moment.nested
         assert state.diff == moment.diff
     beyond = await _state(platform, session_id, 1 << 60)
     assert (beyond.at, beyond.session) == (moments[-1].session.seq, moments[-1].session)
@@ -136,7 +176,7 @@ async def test_the_messages_of_the_past_come_in_pages(ledger: LedgerProcess, pla
     after: int | None = 0
     while after is not None:
         state = await _state(platform, session_id, at, limit=2, after=after)
-        assert len(state.messages) <= 2
+        assert len(state.messages) <= 3  # those that one event began stay together
         found += state.messages
         after = state.next
     assert found == moments[-1].messages
@@ -161,7 +201,8 @@ async def test_a_fork_has_a_past_of_its_own(ledger: LedgerProcess, platform: Pla
     state = await _state(platform, made.id, now.session.seq)
     assert (state.session, state.messages, state.diff) == (now.session, now.messages, now.diff)
     # neither the turn that runs is taken over, nor what was taken back since one ended
-    assert [message.id for message in state.messages] == [message.id for message in moments[-1].messages[:2]]
+    first_turn = [message for message in moments[-1].messages if not message.reverted][:5]
+    assert [message.id for message in state.messages] == [message.id for message in first_turn]
     half = await _state(platform, made.id, state.messages[0].seq)
     assert half.messages == state.messages[:1]
     assert (half.session.status, half.session.source_session) == ("requested", source)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from valet_protocol.codec import encode, new_event, with_seq
 from valet_protocol.errors import Conflict, NotFound, Unprocessable
-from valet_protocol.events import agent, facts
+from valet_protocol.events import agent, facts, machine
 from valet_protocol.events.agent import WorkRef
 from valet_protocol.events.envelope import Data
 from valet_protocol.ids import new_id
@@ -104,6 +104,28 @@ def test_a_fork_at_an_agents_message_begins_after_its_turn() -> None:
     assert (point.at, point.work) == (first, _work(SOURCE, 1))
 
 
+def test_a_fork_at_a_picture_outside_of_turns_has_it_and_never_half_a_turn() -> None:
+    def picture(log: Log, image_id: str) -> int:
+        return log.say(machine.ImageShown(image_id=image_id, object="o", media_type="image/png", bytes=1, sha256="x"))
+
+    log = Log()
+    log.attach()
+    log.turn(1)
+    between = picture(log, "between")
+    log.prompt(2)
+    log.dispatch(2)
+    picture(log, "while")
+    with pytest.raises(Conflict):
+        log.plan().point("while")
+    end = log.say(agent.TurnEnded(turn_id="t2", status="completed"), "t2")
+    picture(log, "between")
+    log.turn(3)
+    assert log.plan().point("between").at == between
+    assert log.plan().point("while").at == end
+    with pytest.raises(NotFound):
+        log.plan().point("never")
+
+
 def test_a_fork_at_a_persons_message_begins_before_its_turn() -> None:
     log, first, second = _two_turns()
     dispatched = next(event for event in log.told() if event.turn == "t2")
@@ -189,6 +211,19 @@ def test_only_what_tells_the_conversation_is_taken_over() -> None:
     log, _, _ = _two_turns()
     log.say(agent.StatusChanged(status="busy"))
     log.say(agent.RunnerReady(opencode_version="1", boot_ms=1))
+    process = machine.ProcessInfo(id="proc_1", command="ls", cwd="/", pid=1, pty=False, created_at="")
+    for data in (
+        machine.BootStepCompleted(step="git", ms=1, outcome="ok"),
+        machine.ServiceChanged(service="vnc", state="running"),
+        machine.TunnelsChanged(tunnels=[]),
+        machine.ProcessCreated(process=process),
+        machine.ProcessUpdated(process=process),
+        machine.ProcessExited(process=process),
+        machine.ProcessDeleted(process_id="proc_1"),
+    ):
+        log.say(data)
+    log.say(machine.ImageShown(image_id="i", object="o", media_type="image/png", bytes=1, sha256="x"))
+    log.say(machine.ChannelReplied(reply_id="r", channel="slack:x", text="Hi"))
     log.add(facts.ShareLinkCreated(link_id="l", token_sha256="x", role="viewer", by="ada"))
     log.add(facts.SandboxRequested(epoch=2, reason="prompt", model="m", boot_deadline_ms=1))
     assert {event.type for event in log.taken()} == {
@@ -198,6 +233,8 @@ def test_only_what_tells_the_conversation_is_taken_over() -> None:
         "agent.message_completed",
         "agent.work_saved",
         "agent.turn_ended",
+        "agent.image_shown",
+        "agent.channel_replied",
     }
 
 
@@ -322,3 +359,18 @@ def test_saved_work_is_kept_for_forks_of_the_latest_turns_and_of_a_fork_only_its
     for number in range(6, 11):
         fork.turn(number)
     assert fork.plan().superfluous() == [_work("01FORK", 6).object, _work("01FORK", 7).object]
+
+
+def test_a_fork_of_a_session_that_was_imported_starts_from_what_that_came_with() -> None:
+    source, log = Log(), Log("01COPY")
+    source.attach()
+    source.turn(1)
+    work = _work("01COPY", 7)
+    log.rows.clear()
+    log.add(facts.SessionImported(owner="ada", model="m/x", source_session=SOURCE, source_seq=0, work=work))
+    for event in source.told()[1:]:
+        if not isinstance(event.data, agent.WorkSaved):
+            log.add(imported(event))
+    at = log.add(facts.ImportCompleted(events=9))
+    point = log.plan().point(None)
+    assert (point.at, point.work) == (at, work)

@@ -35,6 +35,7 @@ from valet_session_ledger.reactor import Reactor
 from valet_session_ledger.reads import Reads
 from valet_session_ledger.serve import handlers, of_sandboxes, serve
 from valet_session_ledger.sessions import Sessions
+from valet_session_ledger.sight import Sight
 from valet_session_ledger.store import Store, open_store
 from valet_session_ledger.transfer import Transfers
 from valet_session_ledger.transfer_appends import Appends
@@ -81,7 +82,8 @@ async def _run(
     purger = Purger(nc, store)
     projector = Projector(store, shards, purger, start)
     purger.busy = lambda: projector.backlog > limits.PURGE_BELOW
-    reactor = Reactor(sessions, appender, now_ms)
+    sight = Sight(PutBackLog(nc).state, now_ms)
+    reactor = Reactor(sessions, appender, now_ms, sight.since_ms)
     folder = Folder(sessions, projector, reactor, checkpoints)
     reads = Reads(pool, load(), Freshness(appender, folder.folded, projector))
     commands = Commands(
@@ -105,7 +107,7 @@ async def _run(
     archive = Archive(pool, load())
     transfers = Transfers(archive, Appends(appender, archive, projector.projected, now_ms), reads)
     peers.handlers = handlers(commands, reads, History(archive, reads), transfers)
-    sandboxes = of_sandboxes(commands, Family(commands=commands, reads=reads, peers=peers, errands=errands))
+    sandboxes = of_sandboxes(commands, reads, Family(commands=commands, reads=reads, peers=peers, errands=errands))
     async with LogReader(nc, config.filters, start=start + 1) as reader:
         work = [
             asyncio.create_task(run)
@@ -113,6 +115,7 @@ async def _run(
                 folder.run(reader, end),
                 projector.run(),
                 reactor.run(),
+                sight.run(),
                 purger.run(),
                 _watch_log(nc, returned, folder.folded),
             )

@@ -102,6 +102,11 @@ class Appender:
             return Last(0)
         raise nats.errors.Error(f"last event of {session_id} not had: {got.error}")
 
+    async def end(self) -> int:
+        """Sequence of the log's last event. Raises nats-py's errors."""
+        info = await self._nc.jetstream(timeout=limits.APPEND_TIMEOUT).stream_info(subjects.STREAM)
+        return info.state.last_seq
+
     async def _attempt(self, session_id: str, outgoing: Outgoing, expected: int) -> int:
         answer = await self._nc.request(
             outgoing.subject,

@@ -9,7 +9,7 @@ from valet_protocol.ids import derived_id
 from valet_protocol.requests import NoteParentTold, ReportChild, RequestChild, RequestCompletion
 
 from valet_session_ledger import limits
-from valet_session_ledger.decide_prompts import check_open, reused
+from valet_session_ledger.decide_prompts import check_hops, check_open, reused
 from valet_session_ledger.decide_questions import check_policy
 from valet_session_ledger.digests import child_digest
 from valet_session_ledger.state import Child, SessionState
@@ -47,6 +47,7 @@ def request_child(state: SessionState, command: RequestChild, living: int) -> li
             raise reused()
         return []
     check_open(state, "child sessions")
+    check_hops(state.hops + 1)
     _check_asked(state, asked)
     _check_room(state, living)
     return [asked]
@@ -104,6 +105,7 @@ def report_child(state: SessionState, command: ReportChild) -> list[Data]:
             turn_id=command.turn_id,
             title=command.title,
             detail=command.detail,
+            hops=command.hops,
         )
     ]
 

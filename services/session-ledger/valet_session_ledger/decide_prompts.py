@@ -39,6 +39,8 @@ def submit(state: SessionState, command: SubmitPrompt, earlier: Receipt | None) 
             "mode_not_possible", f"A {command.kind} waits its turn; only prompts can steer or be collected."
         )
     check_open(state, "prompts")
+    if command.sender is not None:
+        check_hops(command.sender.hops)
     waiting = waiting_prompts(state)
     if len(waiting) >= limits.QUEUED_PROMPTS or _characters(waiting) + len(command.content) > limits.QUEUED_CHARACTERS:
         raise TooMany(
@@ -57,6 +59,16 @@ def check_open(state: SessionState, what: str) -> None:
         raise Conflict("session_failed", f"The session has failed and takes no more {what}: {why}")
     if state.import_due_ms is not None:
         raise Conflict("importing", f"The session is still being imported; it takes {what} when that is finished.")
+
+
+def check_hops(hops: int) -> None:
+    """Raises `TooMany` when agents have caused one another's prompts for too long without a person."""
+    if hops > limits.HOPS:
+        raise TooMany(
+            "too_many_hops",
+            f"Agents have written to each other {limits.HOPS} times in a row since a person last said something. Do not"
+            " send it again: tell your person what you wanted to do and ask whether to go on.",
+        )
 
 
 def edit(state: SessionState, command: EditPrompt, earlier: Receipt | None) -> list[Data]:

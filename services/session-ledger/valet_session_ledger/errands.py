@@ -111,7 +111,8 @@ class Errands:
 
     async def _spawned(self, state: SessionState, asked: facts.ChildRequested) -> ReportChild:
         child_id = asked.child_id
-        origin = next(item.origin for item in state.children if item.session_id == child_id)
+        child = next(item for item in state.children if item.session_id == child_id)
+        origin = child.origin
         owners = origin.author == state.owner
         create = CreateSession(
             session_id=child_id,
@@ -131,7 +132,7 @@ class Errands:
             content=asked.prompt,
             author_name=origin.author_name if owners else "",
             author_email=origin.author_email if owners else "",
-            sender=facts.Sender(session_id=state.session_id, title=state.title),
+            sender=facts.Sender(session_id=state.session_id, title=state.title, hops=child.hops),
         )
         told = ReportChild(session_id=state.session_id, child_id=child_id, change="started", title=asked.title)
         try:
@@ -140,7 +141,13 @@ class Errands:
             raise
         except Refused as refusal:
             _log.warning("child_not_made", session=state.session_id, child=child_id, why=refusal.detail)
-            return ReportChild(session_id=state.session_id, child_id=child_id, change="failed", detail=refusal.detail)
+            return ReportChild(
+                session_id=state.session_id,
+                child_id=child_id,
+                change="failed",
+                detail=refusal.detail,
+                hops=child.hops,
+            )
         try:
             await self._peers.ask(child_id, prompt, Accepted)
         except Unavailable:
@@ -170,6 +177,7 @@ class Errands:
                 change="failed",
                 child_seq=child.heard_seq + 1,
                 detail=refusal.detail,
+                hops=child.hops,
             )
             await self._commands.note(lost)
 
@@ -182,6 +190,7 @@ class Errands:
             child_seq=news.seq,
             turn_id=news.turn_id,
             title=state.title,
+            hops=news.hops,
             detail=news.detail or await self._last_words(state, errand),
         )
         try:

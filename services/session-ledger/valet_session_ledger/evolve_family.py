@@ -21,6 +21,7 @@ def _child_requested(state: SessionState, event: Event, data: facts.ChildRequest
         notify=data.notify,
         origin=Origin() if state.turn is None else state.turn.origin,
         digest=child_digest(data),
+        hops=state.hops + 1,
         seq=event.seq,
         request=data,
     )
@@ -58,6 +59,7 @@ def _notices(state: SessionState, child: Child, data: facts.ChildChanged) -> tup
         change=data.change,
         title=data.title,
         detail=data.detail,
+        hops=data.hops + 1,
     )
     return (*(item for item in state.notices if item.child_id != data.child_id), notice)
 
@@ -80,7 +82,9 @@ def with_news(before: SessionState, after: SessionState, event: Event) -> Sessio
     if before.parent is None:
         return after
     news = _news(before, after, event)
-    return after if news is None else replace(after, news=(*after.news, news)[-limits.NEWS :])
+    if news is None:
+        return after
+    return replace(after, news=(*after.news, replace(news, hops=before.hops))[-limits.NEWS :])
 
 
 def _news(before: SessionState, after: SessionState, event: Event) -> News | None:

@@ -79,6 +79,7 @@ def _question_answered(state: SessionState, event: Event, data: facts.QuestionAn
         answers=(*state.answers, answer)[-limits.ANSWERS :],
         late=late,
         turn=turn,
+        hops=0 if data.answered_by == "person" else state.hops,
     )
 
 

@@ -40,6 +40,7 @@ def _prompt_accepted(state: SessionState, event: Event, data: facts.PromptAccept
         author_email=data.author_email,
         answers=data.answers,
         sender=data.sender,
+        hops=_hops(state, data),
         accepted_ms=event.time_ms,
     )
     receipt = Receipt(prompt_id=data.prompt_id, digest=prompt_digest(data), seq=event.seq)
@@ -53,6 +54,14 @@ def _prompt_accepted(state: SessionState, event: Event, data: facts.PromptAccept
         # a person is there again: whatever stopped the platform is over
         hold_until_ms=None if state.phase == "hibernated" and _is_a_persons(data) else state.hold_until_ms,
     )
+
+
+def _hops(state: SessionState, data: facts.PromptAccepted) -> int:
+    """A person's prompt begins again; a default that nobody gave does not."""
+    if data.sender is not None:
+        return data.sender.hops
+    default = any(answer.question_id == data.answers and answer.user is None for answer in state.late)
+    return state.hops if default else 0
 
 
 def _is_a_persons(data: facts.PromptAccepted) -> bool:
@@ -134,7 +143,8 @@ def _turn_dispatched(state: SessionState, event: Event, data: facts.TurnDispatch
         ),
         since_ms=event.time_ms,
     )
-    return replace(state, queue=_without(state.queue, *ids), turn=turn, turns=state.turns + 1)
+    hops = max((prompt.hops for prompt in state.queue if prompt.prompt_id in ids), default=0)
+    return replace(state, queue=_without(state.queue, *ids), turn=turn, turns=state.turns + 1, hops=hops)
 
 
 def _turn_started(state: SessionState, event: Event, data: agent.TurnStarted) -> SessionState:
@@ -191,7 +201,8 @@ def _prompt_steered(state: SessionState, event: Event, data: facts.PromptSteered
     if turn is None or turn.turn_id != data.turn_id or prompt is None:
         return state
     turn = replace(turn, steering=(*turn.steering, prompt))
-    return replace(state, queue=_without(state.queue, data.prompt_id), turn=turn)
+    hops = max(state.hops, prompt.hops) if prompt.hops else 0  # a person is there
+    return replace(state, queue=_without(state.queue, data.prompt_id), turn=turn, hops=hops)
 
 
 def _prompt_taken(state: SessionState, event: Event, data: agent.PromptTaken) -> SessionState:

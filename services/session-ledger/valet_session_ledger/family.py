@@ -1,4 +1,5 @@
-"""What agents ask about other sessions: the tools of `valet_protocol.tools.sessions`.
+"""What agents ask about other sessions, and about who speaks to their own: the tools of
+`valet_protocol.tools.sessions`, and `list_channels`.
 
 An agent reaches the sessions of its own tree, so that one who may prompt a session cannot read through its agent what
 else its owner does. An agent that directs others reaches every session of its owner.
@@ -22,6 +23,7 @@ from valet_protocol.requests import (
     TerminateSession,
 )
 from valet_protocol.tools import sessions as tools
+from valet_protocol.tools.channels import ChannelList, ListChannels
 
 from valet_session_ledger import family_views, limits
 from valet_session_ledger.commands import Commands
@@ -147,7 +149,9 @@ class Family:
             mode=mode,
             author_name="" if on_behalf is None else on_behalf.author_name,
             author_email="" if on_behalf is None else on_behalf.author_email,
-            sender=facts.Sender(session_id=state.session_id, title=state.title, turn_id=tool.turn_id),
+            sender=facts.Sender(
+                session_id=state.session_id, title=state.title, turn_id=tool.turn_id, hops=state.hops + 1
+            ),
         )
         accepted = await self._peers.ask(target, prompt, Accepted)
         return tools.MessageSent(session=target, prompt_id=accepted.prompt_id, status=accepted.status)
@@ -207,6 +211,12 @@ class Family:
             before=_NEWEST if after is None else None,
         )
         return await self._peers.ask(session_id, request, MessagePage)
+
+    async def list_channels(self, tool: ListChannels) -> ChannelList:
+        """Where people spoke to this session from."""
+        state = await self._commands.state(tool.session_id)
+        rows = await self._reads.channels(state.session_id)
+        return ChannelList(items=[family_views.channel(row["channel"], row["last_used_ms"]) for row in rows])
 
     async def session_status(self, tool: tools.GetSessionStatus) -> tools.SessionStatusReport:
         """How another session is doing."""

@@ -3,11 +3,13 @@
 from collections.abc import Sequence
 from typing import Literal
 
+from valet_protocol.codec import rfc3339
 from valet_protocol.requests import MessageView, SessionView
 from valet_protocol.tools import sessions as tools
+from valet_protocol.tools.channels import ChannelView
 
 from valet_session_ledger import limits
-from valet_session_ledger.state import SessionState
+from valet_session_ledger.state import DEFAULT_CHANNEL, SessionState
 
 Relation = Literal["parent", "child", "other"]
 """What the session that says something is to the one that hears it."""
@@ -105,6 +107,26 @@ def message(view: MessageView) -> tools.SessionMessage:
         complete=view.complete,
         created_at=view.created_at,
     )
+
+
+def channel(name: str, last_used_ms: int | None) -> ChannelView:
+    """A channel. What its own service calls it is not known here: the title is made from its name."""
+    surface, _, where = name.partition(":")
+    return ChannelView(
+        channel=name,
+        title="the session's page" if name == DEFAULT_CHANNEL else f"{_SURFACES.get(surface, surface)} {where}".strip(),
+        last_used_at=None if last_used_ms is None else rfc3339(last_used_ms),
+    )
+
+
+_SURFACES = {
+    "web": "web",
+    "cli": "command line",
+    "api": "API",
+    "slack": "Slack",
+    "github": "GitHub",
+    "linear": "Linear",
+}
 
 
 def _author(view: MessageView) -> str | None:

@@ -1,6 +1,7 @@
 """Reading what has been seen: a view never lags behind an event its reader may have received before asking."""
 
 import nats.errors
+from valet_protocol.errors import Unavailable
 from valet_service import logs
 
 from valet_session_ledger import limits
@@ -31,6 +32,18 @@ class Freshness:
         except (nats.errors.Error, TimeoutError) as error:
             _log.debug("read_may_lag", session=session_id, error=str(error) or type(error).__name__)
         await self.folded()
+
+    async def strictly(self, session_id: str) -> int:
+        """Everything of one session up to where the log ended when this was called, which it gives. Raises
+        `Unavailable` where that cannot be had: then the read would say what is no longer so."""
+        try:
+            end = await self._appender.end()
+            last = await self._appender.last(session_id)
+            await self._folded.reach(last.seq, limits.FRESH_WAIT)
+            await self._projector.projected.reach(self._projector.newest, limits.FRESH_WAIT)
+        except (nats.errors.Error, TimeoutError) as error:
+            raise Unavailable("read_lags", "The read model is behind the log at the moment; try again.") from error
+        return end
 
     async def folded(self) -> None:
         """Everything folded by now."""

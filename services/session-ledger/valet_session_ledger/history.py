@@ -52,7 +52,13 @@ class History:
         past = _reader(tables)
         session = await past.get_session(GetSession(session_id=request.session_id, user=owner))
         page = await past.list_messages(
-            ListMessages(session_id=request.session_id, user=owner, limit=request.limit, after=request.after)
+            ListMessages(
+                session_id=request.session_id,
+                user=owner,
+                limit=request.limit,
+                after=request.after,
+                nested=request.nested,
+            )
         )
         diff = await past.get_diff(GetDiff(session_id=request.session_id, user=owner))
         return StateView(

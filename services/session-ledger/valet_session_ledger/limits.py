@@ -85,6 +85,13 @@ SILENT_MS = 300_000
 """A runner that has had a turn for this long without a word is taken to hang. While a turn runs it says something at
 least every minute, so four signs in a row are missing."""
 
+SIGHT_EVERY = 10.0
+"""Between looks at the log, one small request each, seconds."""
+
+SIGHT_GAP_MS = 45_000
+"""So much time without a look that succeeded, and what a runner said may not have come: three looks missed, and one
+that took long. Silence counts anew from the end of such a gap: the runner has SILENT_MS to connect and be heard."""
+
 HEARD_STEP_MS = 30_000
 """How much newer a runner's word must be to be noted: the state changes twice a minute because of it and no more, and
 the deadline above is wrong by a tenth at most."""
@@ -112,6 +119,10 @@ looks. Spawned in the same moment, a few more may pass."""
 
 ENDED_CHILDREN = 200
 """Children that have ended whose request is recognised when it comes again: it comes within a minute."""
+
+HOPS = 100
+"""Prompts of agents in a row, each caused by the one before, since a person last said something. Whoever directs
+children through a long task needs some dozens; two agents that only answer each other always need one more."""
 
 COMPLETIONS = 8
 """Requests to complete a session that are recognised when they come again, likewise."""
@@ -237,6 +248,31 @@ IMPORT_EVENT_BYTES = (4 << 20) - (64 << 10)
 
 IMPORTS_REMEMBERED = 1_000
 """Imports under way whose place is kept in memory; the place of others is read from their log again."""
+
+RUNNING_PROCESSES = 100
+"""Running processes in a session's view, the latest: nobody reads a longer list, and `/v1/processes` has them all."""
+
+ENDED_PROCESSES = 20
+"""Ended ones, the latest, likewise: what somebody looks for has just ended."""
+
+PROCESS_CHARACTERS = 2_000
+"""Of a process's arguments in a view: a command as people type it; a whole script is cut."""
+
+PROCESS_ARGUMENTS = 100
+"""How many of them, likewise."""
+
+NESTED_MESSAGES = 50
+"""A sub-agent's messages under its tool call in a page: what one reads at a glance; the others are asked for."""
+
+NESTED_AT_ONCE = 300
+"""Messages of sub-agents under one page's tool calls together: read at once, some MB."""
+
+NESTED_PAGE_BYTES = 2 << 20
+"""Their bytes: with those of the page itself they stay below the 8 MiB of one reply."""
+
+NESTED_DEPTH = 4
+"""Sub-agents below sub-agents in one page; deeper ones are asked for by their conversation. OpenCode's own have none
+below them."""
 
 LATEST_WORK = 2
 """Saved work that is kept in any case: the latest, and the one before, should the latest turn out to be damaged."""

@@ -4,7 +4,7 @@ Fold, projection and views are those of the live ledger, so a past state looks e
 one. Only what a view reads is answered here; a statement it does not know is a `KeyError`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from msgspec.structs import asdict
@@ -15,7 +15,7 @@ from valet_session_ledger.projection import session_row
 from valet_session_ledger.rows import Batch, EventRow, MessageRow, Row, TurnRow
 from valet_session_ledger.sessions import Live
 
-Record = Mapping[str, Any]
+Record = dict[str, Any]
 
 
 class Tables:
@@ -65,9 +65,12 @@ class Tables:
     def _turn_switches(self, _: list[str], turn_ids: list[str]) -> list[Record]:
         return _ordered(row for row in self._batch.switches.values() if row.turn_id in turn_ids)
 
-    def _turn_channels(self, _: str, turn_ids: list[str]) -> list[Record]:
+    def _turns_of(self, _: str, turn_ids: list[str]) -> list[Record]:
         wanted = frozenset(turn_ids)
-        return [asdict(row) for row in self._batch.turns.values() if row.turn_id in wanted]
+        turn = None if self._live.state is None else self._live.state.turn
+        active = None if turn is None else turn.turn_id
+        rows = (row for row in self._batch.turns.values() if row.turn_id in wanted)
+        return [asdict(row) | {"active": row.turn_id == active} for row in rows]
 
     def _turns_begun(self, _: str, after: int) -> list[Record]:
         return _ordered(row for row in self._batch.turns.values() if row.first_seq > after)
@@ -92,6 +95,60 @@ class Tables:
         rows = [row for row in self._batch.messages.values() if row.first_seq > after]
         rows.sort(key=lambda row: (row.first_seq, row.place or 0))
         return [asdict(row) for row in rows[:limit]]
+
+    def _messages_by_id(self, _: str, message_ids: list[str]) -> list[Record]:
+        wanted = frozenset(message_ids)
+        return [asdict(row) for row in self._batch.messages.values() if row.message_id in wanted]
+
+    def _outer_messages_after(self, _: str, after: int, limit: int) -> list[Record]:
+        started = {row.conversation for row in self._batch.parts.values() if row.conversation is not None}
+        rows = self._messages_after(_, after, len(self._batch.messages))
+        return [row for row in rows if row["parent_session"] not in started][:limit]
+
+    def _calls_of(self, _: str, conversations: list[str]) -> list[Record]:
+        return _ordered(row for row in self._batch.parts.values() if row.conversation in conversations)
+
+    def _nested_messages(
+        self, _: str, conversations: list[str], above: list[int], until: list[int], each: int, limit: int
+    ) -> list[Record]:
+        by_conversation: dict[str | None, list[MessageRow]] = {}
+        for row in sorted(self._batch.messages.values(), key=lambda row: row.first_seq):
+            by_conversation.setdefault(row.parent_session, []).append(row)
+        found: list[Record] = []
+        for call, (name, low, high) in enumerate(zip(conversations, above, until, strict=True), start=1):
+            rows = [row for row in by_conversation.get(name, []) if low < row.first_seq <= high]
+            found += [asdict(row) | {"call": call} for row in rows[:each]]
+        return found[:limit]
+
+    def _turn_parts_of(self, _: str, message_ids: list[str], turn_ids: list[str]) -> list[Record]:
+        messages, turns = frozenset(message_ids), frozenset(turn_ids)
+        found = _ordered(
+            row for row in self._batch.turn_parts.values() if row.message_id in messages or row.turn_id in turns
+        )
+        return [row | {"stands_in": row["message_id"] or self._stands_in(row)} for row in found]
+
+    def _stands_in(self, part: Record) -> str | None:
+        before = [
+            row
+            for row in self._batch.messages.values()
+            if row.turn_id == part["turn_id"] and row.parent_session is None and row.first_seq < part["first_seq"]
+        ]
+        last = max(before, key=lambda row: (row.role == "assistant", row.first_seq, row.place or 0), default=None)
+        return None if last is None else last.message_id
+
+    def _images_by_id(self, _: str, image_ids: list[str]) -> list[Record]:
+        rows = self._batch.turn_parts.values()
+        return [asdict(row) for row in rows if row.kind == "image" and row.part_id in image_ids]
+
+    def _machine(self, _: str, epoch: int, running: int, ended: int) -> list[Record]:
+        rows = sorted(self._batch.machine.values(), key=lambda row: -row.seq)
+        here = [row for row in rows if row.epoch == epoch]
+        others = [row for row in rows if row.kind in ("tunnels", "boot_step")]
+        others += [row for row in here if row.kind == "service"]
+        processes = [row for row in here if row.kind == "process"]
+        others += [row for row in processes if row.status == "running"][:running]
+        others += [row for row in processes if row.status == "exited"][:ended]
+        return [asdict(row) for row in others]
 
     def _parts_of(self, _: str, message_ids: list[str]) -> list[Record]:
         wanted = frozenset(message_ids)
@@ -133,7 +190,7 @@ _STATEMENTS: dict[str, Callable[..., list[Record]]] = {
     "turns_by_id": Tables._turns_by_id,
     "turn_prompts": Tables._turn_prompts,
     "turn_switches": Tables._turn_switches,
-    "turn_channels": Tables._turn_channels,
+    "turns_of": Tables._turns_of,
     "turns_begun": Tables._turns_begun,
     "queued_prompts": Tables._queued_prompts,
     "prompts_by_id": Tables._prompts_by_id,
@@ -141,6 +198,13 @@ _STATEMENTS: dict[str, Callable[..., list[Record]]] = {
     "pending_commands": Tables._pending_commands,
     "todos": Tables._todos,
     "messages_after": Tables._messages_after,
+    "messages_by_id": Tables._messages_by_id,
+    "outer_messages_after": Tables._outer_messages_after,
+    "nested_messages": Tables._nested_messages,
+    "calls_of": Tables._calls_of,
+    "turn_parts_of": Tables._turn_parts_of,
+    "images_by_id": Tables._images_by_id,
+    "machine": Tables._machine,
     "parts_of": Tables._parts_of,
     "reverts": Tables._reverts,
     "diff": Tables._diff,

@@ -9,8 +9,10 @@ from valet_protocol.events.envelope import Event
 from valet_session_ledger import (
     projection_commands,
     projection_conversation,
+    projection_machine,
     projection_questions,
     projection_sharing,
+    projection_shown,
     projection_turns,
     values,
 )
@@ -102,6 +104,8 @@ def _event_imported(batch: Batch, before: SessionState, event: Event, data: fact
 _PROJECTIONS: Projections = {
     **projection_turns.PROJECTIONS,
     **projection_conversation.PROJECTIONS,
+    **projection_shown.PROJECTIONS,
+    **projection_machine.PROJECTIONS,
     **projection_questions.PROJECTIONS,
     **projection_sharing.PROJECTIONS,
     **projection_commands.PROJECTIONS,

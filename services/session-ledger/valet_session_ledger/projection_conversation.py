@@ -22,6 +22,9 @@ from valet_session_ledger.rows import (
 )
 from valet_session_ledger.state import SessionState
 
+_SUB_AGENT = "task"
+"""The agent's tool that starts sub-agents."""
+
 
 def _message_created(batch: Batch, before: SessionState, event: Event, data: agent.MessageCreated) -> None:
     row = MessageRow(
@@ -36,7 +39,7 @@ def _message_created(batch: Batch, before: SessionState, event: Event, data: age
         first_seq=event.seq,
         seq=event.seq,
     )
-    _message(batch, row)
+    message_row(batch, row)
 
 
 def _message_completed(batch: Batch, before: SessionState, event: Event, data: agent.MessageCompleted) -> None:
@@ -59,7 +62,7 @@ def _message_completed(batch: Batch, before: SessionState, event: Event, data: a
         first_seq=seq,
         seq=seq,
     )
-    _message(batch, message)
+    message_row(batch, message)
     usage = UsageRow(
         session_id=session_id,
         message_id=message_id,
@@ -78,7 +81,7 @@ def _message_completed(batch: Batch, before: SessionState, event: Event, data: a
     batch.put(batch.usage, (session_id, message_id), usage)
 
 
-def _message(batch: Batch, row: MessageRow) -> None:
+def message_row(batch: Batch, row: MessageRow) -> None:
     """A message begins once, and what is complete stays so, even if a later runner tells of it again."""
     old = batch.messages.get((row.session_id, row.message_id))
     if old is not None:
@@ -114,10 +117,21 @@ def _tool_updated(batch: Batch, before: SessionState, event: Event, data: agent.
         error=values.text_or_none(data.error),
         started_ms=values.integer_or_none(data.started_ms),
         ended_ms=values.integer_or_none(data.ended_ms),
+        conversation=_conversation(batch, event, data) if data.tool == _SUB_AGENT else None,
         first_seq=event.seq,
         seq=event.seq,
     )
     batch.put(batch.parts, (event.session_id, row.message_id, row.part_id), row)
+
+
+def _conversation(batch: Batch, event: Event, data: agent.ToolUpdated) -> str | None:
+    """The sub-agent that a call started or had go on; once it is known a later event need not say it again."""
+    found = data.metadata.get("sessionId")
+    if isinstance(found, str) and found:
+        return values.identifier(found)
+    key = (event.session_id, values.identifier(data.message_id), values.identifier(data.part_id))
+    old = batch.parts.get(key)
+    return None if old is None else old.conversation
 
 
 def _git_changed(batch: Batch, before: SessionState, event: Event, data: agent.GitChanged) -> None:

@@ -9,7 +9,7 @@ from valet_protocol.errors import BadEvent
 from valet_protocol.events import facts
 from valet_protocol.events.envelope import Envelope, Event
 
-from valet_session_ledger import projection_conversation, projection_turns
+from valet_session_ledger import projection_conversation, projection_shown, projection_turns
 from valet_session_ledger.projection_turns import Projections, prompt_row
 from valet_session_ledger.rows import Batch
 from valet_session_ledger.state import SessionState
@@ -58,4 +58,8 @@ def _unwrap(event: Event) -> Event | None:
         return None
 
 
-_PROJECTIONS: Projections = {**projection_turns.ANYWHERE, **projection_conversation.PROJECTIONS}
+_PROJECTIONS: Projections = {
+    **projection_turns.ANYWHERE,
+    **projection_conversation.PROJECTIONS,
+    **projection_shown.PROJECTIONS,
+}

@@ -81,22 +81,23 @@ WHERE excluded.seq >= t.seq
 -- A part of a message; each event carries the whole part.
 INSERT INTO ledger.parts AS t (
     session_id, first_seq, seq, message_id, part_id, kind, text, tool, call_id, status, input, output, title, error,
-    started_ms, ended_ms
+    started_ms, ended_ms, conversation
 )
 SELECT session_id, first_seq, seq, message_id, part_id, kind, text, tool, call_id, status, input::json, output, title,
-       error, started_ms, ended_ms
+       error, started_ms, ended_ms, conversation
 FROM unnest(
     $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[],
-    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::bigint[]
+    $10::text[], $11::text[], $12::text[], $13::text[], $14::text[], $15::bigint[], $16::bigint[], $17::text[]
 ) AS r (
     session_id, first_seq, seq, message_id, part_id, kind, text, tool, call_id, status, input, output, title, error,
-    started_ms, ended_ms
+    started_ms, ended_ms, conversation
 )
 ON CONFLICT (session_id, message_id, part_id) DO UPDATE SET
     first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, kind = excluded.kind,
     text = excluded.text, tool = excluded.tool, call_id = excluded.call_id, status = excluded.status,
     input = excluded.input, output = excluded.output, title = excluded.title, error = excluded.error,
-    started_ms = excluded.started_ms, ended_ms = excluded.ended_ms
+    started_ms = excluded.started_ms, ended_ms = excluded.ended_ms,
+    conversation = COALESCE(excluded.conversation, t.conversation)
 WHERE excluded.seq >= t.seq
 
 -- name: upsert_prompts
@@ -318,6 +319,38 @@ ON CONFLICT (session_id, link_id) DO UPDATE SET
     created_by = COALESCE(excluded.created_by, t.created_by), revoked = excluded.revoked
 WHERE excluded.seq >= t.seq
 
+-- name: upsert_turn_parts
+-- A picture or a channel reply; told again it is the same one.
+INSERT INTO ledger.turn_parts AS t (
+    session_id, first_seq, seq, kind, part_id, turn_id, message_id, data
+)
+SELECT session_id, first_seq, seq, kind, part_id, turn_id, message_id, data::json
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[]
+) AS r (
+    session_id, first_seq, seq, kind, part_id, turn_id, message_id, data
+)
+ON CONFLICT (session_id, kind, part_id) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, turn_id = excluded.turn_id,
+    message_id = excluded.message_id, data = excluded.data
+WHERE excluded.seq >= t.seq
+
+-- name: upsert_machine
+-- Something in a sandbox, as its runner said last.
+INSERT INTO ledger.machine AS t (
+    session_id, first_seq, seq, kind, name, epoch, status, data
+)
+SELECT session_id, first_seq, seq, kind, name, epoch, status, data::json
+FROM unnest(
+    $1::text[], $2::bigint[], $3::bigint[], $4::text[], $5::text[], $6::integer[], $7::text[], $8::text[]
+) AS r (
+    session_id, first_seq, seq, kind, name, epoch, status, data
+)
+ON CONFLICT (session_id, kind, name) DO UPDATE SET
+    first_seq = LEAST(t.first_seq, excluded.first_seq), seq = excluded.seq, epoch = excluded.epoch,
+    status = excluded.status, data = excluded.data
+WHERE excluded.seq >= t.seq
+
 -- name: upsert_sessions
 -- A session as it stands; its `first_seq` is not used.
 INSERT INTO ledger.sessions AS t (
@@ -426,6 +459,17 @@ WHERE (root = $1 OR session_id = $1) AND status NOT IN ('failed', 'terminated')
 -- name: participants
 -- Who takes part in a session besides its owner, in the order in which they came.
 SELECT user_id, role, link_id FROM ledger.participants WHERE session_id = $1 AND present ORDER BY first_seq, user_id
+
+-- name: writers
+-- A session's owner, and by collaborator of it or of one above it the fact by which they last came in; one row without a
+-- collaborator where there is none.
+SELECT s.status, s.owner, coalesce(json_array_length(s.ancestors), 0) > 0 AS inherits, p.user_id, min(p.seq) AS since
+FROM ledger.sessions AS s
+LEFT JOIN ledger.participants AS p
+  ON (p.session_id = s.session_id OR p.session_id IN (SELECT json_array_elements_text(s.ancestors)))
+ AND p.present AND p.role = 'collaborator'
+WHERE s.session_id = $1
+GROUP BY s.session_id, p.user_id
 
 -- name: links
 -- Share links of a session that are valid now, the oldest first.
@@ -566,9 +610,11 @@ WHERE session_id = ANY ($1::text[]) AND turn_id = ANY ($2::text[]) ORDER BY firs
 SELECT session_id, turn_id, to_model FROM ledger.switches
 WHERE session_id = ANY ($1::text[]) AND turn_id = ANY ($2::text[]) ORDER BY first_seq
 
--- name: turn_channels
--- The conversations of some turns.
-SELECT turn_id, channel FROM ledger.turns WHERE session_id = $1 AND turn_id = ANY ($2::text[])
+-- name: turns_of
+-- The conversations of some turns of a session, and whether they are over.
+SELECT t.turn_id, t.channel, t.status, t.error, t.ended_ms, COALESCE(s.active_turn = t.turn_id, FALSE) AS active
+FROM ledger.turns AS t JOIN ledger.sessions AS s ON s.session_id = t.session_id
+WHERE t.session_id = $1 AND t.turn_id = ANY ($2::text[])
 
 -- name: turn_diff
 -- What a turn changed.
@@ -621,6 +667,53 @@ ORDER BY first_seq, COALESCE(place, 0) LIMIT $3
 SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq < $2
 ORDER BY first_seq DESC, COALESCE(place, 0) DESC LIMIT $3
 
+-- name: messages_by_id
+-- Some messages of a session.
+SELECT * FROM ledger.messages WHERE session_id = $1 AND message_id = ANY ($2::text[])
+
+-- name: outer_messages_after
+-- The same without those that stand under the tool call that started their sub-agent.
+SELECT m.* FROM ledger.messages AS m WHERE m.session_id = $1 AND m.first_seq > $2
+  AND (m.parent_session IS NULL OR NOT EXISTS (
+      SELECT FROM ledger.parts AS p WHERE p.session_id = m.session_id AND p.conversation = m.parent_session
+  ))
+ORDER BY m.first_seq, COALESCE(m.place, 0) LIMIT $3
+
+-- name: outer_messages_before
+-- Likewise, against the order of the log.
+SELECT m.* FROM ledger.messages AS m WHERE m.session_id = $1 AND m.first_seq < $2
+  AND (m.parent_session IS NULL OR NOT EXISTS (
+      SELECT FROM ledger.parts AS p WHERE p.session_id = m.session_id AND p.conversation = m.parent_session
+  ))
+ORDER BY m.first_seq DESC, COALESCE(m.place, 0) DESC LIMIT $3
+
+-- name: messages_of_conversation_after
+-- A page of a sub-agent's messages in the order of the log.
+SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq > $2 AND parent_session = $4
+ORDER BY first_seq LIMIT $3
+
+-- name: messages_of_conversation_before
+-- Likewise, against the order of the log.
+SELECT * FROM ledger.messages WHERE session_id = $1 AND first_seq < $2 AND parent_session = $4
+ORDER BY first_seq DESC LIMIT $3
+
+-- name: calls_of
+-- The tool calls that started some sub-agents of a session or had them go on, in the order of the log.
+SELECT conversation, message_id, part_id, first_seq FROM ledger.parts
+WHERE session_id = $1 AND conversation = ANY ($2::text[]) ORDER BY first_seq
+
+-- name: nested_messages
+-- What sub-agents ($2) said above some sequences ($3) and up to others ($4), at most $5 of each and $6 of all, with the
+-- place of their conversation among those asked for.
+SELECT r.place AS call, m.* FROM unnest($2::text[], $3::bigint[], $4::bigint[])
+    WITH ORDINALITY AS r (conversation, above, until, place)
+CROSS JOIN LATERAL (
+    SELECT * FROM ledger.messages AS n
+    WHERE n.session_id = $1 AND n.parent_session = r.conversation AND n.first_seq > r.above AND n.first_seq <= r.until
+    ORDER BY n.first_seq LIMIT $5
+) AS m
+ORDER BY r.place, m.first_seq LIMIT $6
+
 -- name: last_words
 -- What the agent said last in a session, or in one turn of it.
 SELECT text FROM ledger.messages
@@ -643,6 +736,45 @@ WHERE r.session_id = $1 ORDER BY r.first_seq
 -- The parts of some messages of a session, each message's in the order in which the agent began them: its part ids sort
 -- so, while the log tells of a text when it is whole, after the tool call that follows it.
 SELECT * FROM ledger.parts WHERE session_id = $1 AND message_id = ANY ($2::text[]) ORDER BY part_id COLLATE "C"
+
+-- name: turn_parts_of
+-- Pictures and channel replies of some messages ($2) of some turns ($3), each with the message it stands in: its own, or
+-- the last one of its turn that had begun before it, the agent's if there is one.
+SELECT p.*, COALESCE(p.message_id, m.message_id) AS stands_in FROM ledger.turn_parts AS p
+LEFT JOIN LATERAL (
+    SELECT n.message_id FROM ledger.messages AS n
+    WHERE n.session_id = p.session_id AND n.turn_id = p.turn_id AND n.parent_session IS NULL
+      AND n.first_seq < p.first_seq
+    ORDER BY n.role, n.first_seq DESC, COALESCE(n.place, 0) DESC LIMIT 1
+) AS m ON p.message_id IS NULL
+WHERE p.session_id = $1 AND (p.message_id = ANY ($2::text[]) OR p.turn_id = ANY ($3::text[]))
+ORDER BY p.first_seq
+
+-- name: images_by_id
+-- Some pictures of a session.
+SELECT part_id, data FROM ledger.turn_parts WHERE session_id = $1 AND kind = 'image' AND part_id = ANY ($2::text[])
+
+-- name: machine
+-- What there is in a session's sandbox: of epoch $2, at most $3 processes that run and $4 that have ended; of tunnels and
+-- the boot what was said last, whatever the epoch.
+SELECT * FROM ledger.machine
+WHERE session_id = $1 AND (kind IN ('tunnels', 'boot_step') OR (kind = 'service' AND epoch = $2))
+UNION ALL (
+    SELECT * FROM ledger.machine WHERE session_id = $1 AND kind = 'process' AND epoch = $2 AND status = 'running'
+    ORDER BY seq DESC LIMIT $3
+)
+UNION ALL (
+    SELECT * FROM ledger.machine WHERE session_id = $1 AND kind = 'process' AND epoch = $2 AND status = 'exited'
+    ORDER BY seq DESC LIMIT $4
+)
+
+-- name: channels
+-- The channels from which people spoke to a session itself, not to one it was made from, the one used last first.
+SELECT channel, max(accepted_ms) AS last_used_ms FROM ledger.prompts
+WHERE session_id = $1 AND sender IS NULL AND channel IS NOT NULL AND first_seq > COALESCE((
+    SELECT max(seq) FROM ledger.events WHERE session_id = $1 AND type = 'fact.import_completed'
+), 0)
+GROUP BY channel ORDER BY last_used_ms DESC, channel LIMIT $2
 
 -- name: diff
 -- The latest diff of a session.

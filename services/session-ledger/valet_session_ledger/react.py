@@ -14,8 +14,11 @@ from valet_session_ledger.react_turns import dispatch_due, dispatched, interrupt
 from valet_session_ledger.state import BOOTING, ENDED, SessionState
 
 
-def react(state: SessionState, now_ms: int) -> list[Data]:
-    """The facts that are due now, in the order in which they are to be appended. Empty at rest."""
+def react(state: SessionState, now_ms: int, seen_ms: int = 0) -> list[Data]:
+    """The facts that are due now, in the order in which they are to be appended. Empty at rest.
+
+    `seen_ms`: since when the log is seen without a break (ms since 1970); what nobody could hear is no silence.
+    """
     if state.phase in ENDED:
         return wind_up(state, "The session was ended." if state.phase == "terminated" else state.detail)
     if state.import_due_ms is not None:
@@ -31,12 +34,12 @@ def react(state: SessionState, now_ms: int) -> list[Data]:
         decided.append(over)
     else:
         decided += answered(state, now_ms)
-        stop = interrupt(state, now_ms)
+        stop = interrupt(state, now_ms, seen_ms)
         decided += [stop] if stop is not None else steered(state)
     decided += late_prompts(state)
     decided += told_of_children(state)
     decided += _timed_out(state, now_ms)
-    wanted = sandbox(state, now_ms)
+    wanted = sandbox(state, now_ms, seen_ms)
     if wanted is not None:
         decided.append(wanted)
     turn = dispatched(state, now_ms)
@@ -45,7 +48,7 @@ def react(state: SessionState, now_ms: int) -> list[Data]:
     return decided
 
 
-def next_due(state: SessionState) -> int | None:
+def next_due(state: SessionState, seen_ms: int = 0) -> int | None:
     """When `react` is to be evaluated although nothing happens (ms since 1970); none when only an event counts."""
     if state.phase in ENDED:
         return None
@@ -59,7 +62,7 @@ def next_due(state: SessionState) -> int | None:
         due.append(state.hold_until_ms)
     if state.turn is not None and state.turn.interrupt_due_ms is not None:
         due.append(state.turn.interrupt_due_ms)
-    due += [moment for moment in (silent_due(state), dispatch_due(state)) if moment is not None]
+    due += [moment for moment in (silent_due(state, seen_ms), dispatch_due(state)) if moment is not None]
     return min(due, default=None)
 
 

@@ -79,7 +79,7 @@ def _prompt(state: SessionState, notice: Notice) -> facts.PromptAccepted:
         model=origin.model or state.model,
         fallbacks=list(origin.fallbacks),
         variant=origin.variant,
-        sender=facts.Sender(session_id=notice.child_id, title=notice.title),
+        sender=facts.Sender(session_id=notice.child_id, title=notice.title, hops=notice.hops),
     )
 
 

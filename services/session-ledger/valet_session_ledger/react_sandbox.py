@@ -16,7 +16,7 @@ def wants_sandbox(state: SessionState) -> bool:
     return state.phase == "hibernated" and (waiting or (state.turn is not None and state.turn.started_epoch is None))
 
 
-def sandbox(state: SessionState, now_ms: int) -> Data | None:
+def sandbox(state: SessionState, now_ms: int, seen_ms: int = 0) -> Data | None:
     """The request for a sandbox, or the end of a session whose sandboxes do not come up."""
     if state.requested_epoch == 0 and state.phase in BOOTING:
         return _request(state, "created", now_ms)
@@ -25,7 +25,7 @@ def sandbox(state: SessionState, now_ms: int) -> Data | None:
             return None
         stage = "started" if state.attached_epoch < state.requested_epoch else "made the workspace ready"
         return _recover(state, now_ms, "boot_timed_out", f"no runner {stage} in time")
-    if never_begun(state, now_ms):
+    if never_begun(state, now_ms, seen_ms):
         return _recover(state, now_ms, "runner_silent", "its runner began no turn and said nothing")
     if not wants_sandbox(state) or (state.hold_until_ms is not None and now_ms < state.hold_until_ms):
         return None

@@ -93,32 +93,35 @@ def steered(state: SessionState) -> list[facts.PromptSteered]:
     ]
 
 
-def interrupt(state: SessionState, now_ms: int) -> facts.TurnInterruptRequested | None:
+def interrupt(state: SessionState, now_ms: int, seen_ms: int = 0) -> facts.TurnInterruptRequested | None:
     """The end of a running turn, asked of its runner: for a prompt it could not take, or because it is silent."""
     turn = state.turn
     if turn is None or not _is_running(state, turn) or turn.interrupt_due_ms is not None:
         return None
     if any(prompt.refused == turn.turn_id for prompt in state.queue):
         return facts.TurnInterruptRequested(turn_id=turn.turn_id, by="", reason="steer")
-    due = silent_due(state)
+    due = silent_due(state, seen_ms)
     if due is not None and due <= now_ms:
         return facts.TurnInterruptRequested(turn_id=turn.turn_id, by="", reason="silent")
     return None
 
 
-def silent_due(state: SessionState) -> int | None:
-    """When the runner that has the turn is taken to hang; none while it is not its move."""
+def silent_due(state: SessionState, seen_ms: int = 0) -> int | None:
+    """When the runner that has the turn is taken to hang; none while it is not its move.
+
+    `seen_ms`: since when the log is seen without a break. Before that it may have spoken unheard.
+    """
     turn = state.turn
     if turn is None or state.phase != "ready" or turn.interrupt_due_ms is not None:
         return None
     if any(question.parked is None for question in state.questions):
         return None
-    return max(turn.since_ms, state.heard_ms + turn.behind_ms) + limits.SILENT_MS
+    return max(turn.since_ms, state.heard_ms + turn.behind_ms, seen_ms) + limits.SILENT_MS
 
 
-def never_begun(state: SessionState, now_ms: int) -> bool:
+def never_begun(state: SessionState, now_ms: int, seen_ms: int = 0) -> bool:
     """Whether a runner has been given a turn and has neither begun it nor said anything."""
-    due = silent_due(state)
+    due = silent_due(state, seen_ms)
     return state.turn is not None and state.turn.started_epoch is None and due is not None and due <= now_ms
 
 

@@ -22,10 +22,18 @@ _log = logs.get(__name__)
 class Reactor:
     """Evaluates `react` for sessions that changed or whose time has come."""
 
-    def __init__(self, sessions: Sessions, appender: Appender, now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        sessions: Sessions,
+        appender: Appender,
+        now_ms: Callable[[], int],
+        seen_ms: Callable[[int], int] = lambda _: 0,
+    ) -> None:
+        """`seen_ms` gives since when, at a time, the log is seen without a break."""
         self._sessions = sessions
         self._appender = appender
         self._now_ms = now_ms
+        self._seen_ms = seen_ms
         self._due: list[tuple[int, str]] = []
         self._sooner = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -42,7 +50,9 @@ class Reactor:
         state = live.state
         if state is None:
             return
-        due = next_due(state)
+        now_ms = self._now_ms()
+        seen_ms = self._seen_ms(now_ms)
+        due = next_due(state, seen_ms)
         if due is not None and due != live.due_ms:
             self.wake_at(due, live.session_id)
         live.due_ms = due
@@ -52,7 +62,7 @@ class Reactor:
         if live.reacting:
             live.again = True
             return
-        decided = react(state, self._now_ms())
+        decided = react(state, now_ms, seen_ms)
         if decided:
             live.reacting = True
             task = asyncio.create_task(self._append(live, decided))

@@ -5,6 +5,7 @@ from typing import Any
 
 import asyncpg
 import msgspec
+from msgspec.structs import replace
 from valet_protocol.errors import NotFound
 from valet_protocol.events.facts import Role
 from valet_protocol.requests import (
@@ -21,26 +22,28 @@ from valet_protocol.requests import (
     ListPrompts,
     ListSessions,
     ListTurns,
+    ListWriters,
     MessagePage,
     ParticipantList,
     ParticipantView,
-    PartView,
     PromptPage,
     ReadArchive,
-    Reply,
     ReviewView,
+    SandboxView,
     SessionPage,
     SessionView,
     TurnPage,
     TurnView,
+    Writers,
 )
 
-from valet_session_ledger import limits, views
+from valet_session_ledger import limits, views, views_sandbox
 from valet_session_ledger.freshness import Freshness
+from valet_session_ledger.message_pages import MessagePages
+from valet_session_ledger.paging import fitting, page_size
 from valet_session_ledger.queries import Queries
 from valet_session_ledger.redact import for_export
 from valet_session_ledger.store import patiently
-from valet_session_ledger.views_reverted import Reverted, reverted
 
 Record = Mapping[str, Any]
 
@@ -63,6 +66,7 @@ class Reads:
         self._pool = pool
         self._sql = queries
         self._freshness = freshness
+        self._pages = MessagePages(self._fetch)
 
     # -- sessions ----------------------------------------------------------------------------------------------
 
@@ -73,15 +77,26 @@ class Reads:
 
     async def session_by_id(self, session_id: str, user: str) -> SessionView:
         """One session that a user takes part in."""
-        items = await self._views(await self._fetch("session", session_id), user)
+        rows = await self._fetch("session", session_id)
+        items = await self._views(rows, user)
         if not items:
             raise _not_found()
-        return items[0]
+        return replace(items[0], sandbox=await self._sandbox(rows[0]))
+
+    async def _sandbox(self, session: Record) -> SandboxView:
+        found = await self._fetch(
+            "machine", session["session_id"], session["epoch"], limits.RUNNING_PROCESSES, limits.ENDED_PROCESSES
+        )
+        return views_sandbox.sandbox(session["status"], found)
+
+    async def channels(self, session_id: str) -> list[Record]:
+        """The channels from which people spoke to a session, and when last (ms since 1970). For who may read it."""
+        return await self._fetch("channels", session_id, limits.PAGE)
 
     async def list_sessions(self, request: ListSessions) -> SessionPage:
         """The sessions a user owns or takes part in, or some session's children or tree, newest first."""
         await self._freshness.folded()
-        limit = _page(request.limit)
+        limit = page_size(request.limit)
         of, whose = "sessions_of", request.user
         if request.parent is not None or request.tree is not None:
             of, whose = ("children_of", request.parent) if request.parent is not None else ("tree_of", request.tree)
@@ -100,6 +115,18 @@ class Reads:
             links=[views.link(row) for row in links],
         )
 
+    async def list_writers(self, request: ListWriters) -> Writers:
+        """Who may write to a session. Never from a read model that is behind: raises `Unavailable` instead."""
+        seq = await self._freshness.strictly(request.session_id)
+        rows = await self._fetch("writers", request.session_id)
+        if not rows:
+            raise _not_found()
+        since: dict[str, int] = {}
+        if rows[0]["status"] != "terminated":
+            since = {row["user_id"]: row["since"] for row in rows if row["user_id"] is not None}
+            since[rows[0]["owner"]] = 0
+        return Writers(seq=seq, since=since, inherits=rows[0]["inherits"])
+
     async def get_command(self, request: GetCommand) -> CommandView:
         """A command and its result."""
         await self._check(request.session_id, request.user)
@@ -116,62 +143,18 @@ class Reads:
 
     async def list_messages(self, request: ListMessages) -> MessagePage:
         """A session's messages in the order of the log."""
-        session_id = request.session_id
-        await self._check(session_id, request.user)
-        limit = _page(request.limit)
-        rows = await self._message_rows(request, limit)
-        page = rows[: _whole([row["first_seq"] for row in rows], limit)]
-        ids = [row["message_id"] for row in page]
-        parts: dict[str, list[PartView]] = {message_id: [] for message_id in ids}
-        for row in await self._fetch("parts_of", session_id, ids):
-            parts[row["message_id"]].append(views.part(row))
-        people = [row["message_id"] for row in page if row["role"] == "user"]
-        prompts = {row["prompt_id"]: row for row in await self._fetch("prompts_by_id", session_id, people)}
-        turns = sorted({row["turn_id"] for row in page if row["turn_id"] is not None})
-        channels = {row["turn_id"]: row["channel"] for row in await self._fetch("turn_channels", session_id, turns)}
-        back = await self._reverted(session_id)
-        items = [
-            views.message(
-                row,
-                parts[row["message_id"]],
-                prompt=prompts.get(row["message_id"]),
-                channel=channels.get(row["turn_id"]),
-                reverted=back.has(channels.get(row["turn_id"]), row["first_seq"]),
-            )
-            for row in page
-        ]
-        fitting = _whole([item.seq for item in items], _fitting(items, limits.MESSAGE_PAGE_BYTES))
-        cursor = items[fitting - 1].seq if len(rows) > fitting else None
-        if request.before is not None:
-            return MessagePage(items=items[:fitting][::-1], next=None, previous=cursor)
-        return MessagePage(items=items[:fitting], next=cursor)
-
-    async def _message_rows(self, request: ListMessages, limit: int) -> Sequence[Record]:
-        """More than `limit` where there are more, from the cursor on: against the log's order with `before`."""
-        name, cursor = "messages_after", request.after
-        if request.before is not None:
-            name, cursor = "messages_before", request.before
-        rows = await self._fetch(name, request.session_id, cursor, limit + 1)
-        if len(rows) > limit and rows[limit]["first_seq"] == rows[limit - 1]["first_seq"]:
-            # messages that one event began stay together: their sequence is the cursor
-            rows = await self._fetch(name, request.session_id, cursor, limit + limits.QUEUED_PROMPTS + 1)
-        return rows
+        await self._check(request.session_id, request.user)
+        return await self._pages.page(request)
 
     async def last_words(self, session_id: str, turn_id: str | None = None) -> str:
         """What the agent said last, in a session or a turn of it; empty for nothing. For who may read the session."""
         rows = await self._fetch("last_words", session_id, turn_id)
         return rows[0]["text"] if rows else ""
 
-    async def _reverted(self, session_id: str) -> Reverted:
-        reverts = await self._fetch("reverts", session_id)
-        if not reverts:
-            return Reverted()
-        return reverted(reverts, await self._fetch("turns_begun", session_id, reverts[0]["first_seq"]))
-
     async def list_turns(self, request: ListTurns) -> TurnPage:
         """A session's turns in the order of the log."""
         access = await self._check(request.session_id, request.user)
-        limit = _page(request.limit)
+        limit = page_size(request.limit)
         rows = await self._fetch("turns_after", request.session_id, request.after, limit + 1)
         turns = await self._turns(rows[:limit], {request.session_id: access.active_turn})
         items = list(turns.values())
@@ -180,11 +163,11 @@ class Reads:
     async def list_prompts(self, request: ListPrompts) -> PromptPage:
         """Every prompt of a session in the order of the log."""
         access = await self._check(request.session_id, request.user)
-        limit = _page(request.limit)
+        limit = page_size(request.limit)
         rows = await self._fetch("prompts_after", request.session_id, request.after, limit + 1)
         items = [views.prompt(row, active=access.active_turn) for row in rows[:limit]]
-        fitting = _fitting(items, limits.MESSAGE_PAGE_BYTES)
-        return PromptPage(items=items[:fitting], next=items[fitting - 1].seq if len(rows) > fitting else None)
+        count = fitting(items, limits.MESSAGE_PAGE_BYTES)
+        return PromptPage(items=items[:count], next=items[count - 1].seq if len(rows) > count else None)
 
     async def get_diff(self, request: GetDiff) -> DiffView:
         """What the session, or one turn of it, changed; empty when nothing did."""
@@ -192,7 +175,7 @@ class Reads:
         if request.turn_id is None:
             rows = await self._fetch("diff", request.session_id)
             return views.diff(rows[0]) if rows else views.no_diff()
-        if not await self._fetch("turn_channels", request.session_id, [request.turn_id]):
+        if not await self._fetch("turns_of", request.session_id, [request.turn_id]):
             raise NotFound("turn_not_found", "The session has no turn with this id.")
         rows = await self._fetch("turn_diff", request.session_id, request.turn_id)
         return views.turn_diff(rows[0]) if rows else views.no_diff()
@@ -217,8 +200,8 @@ class Reads:
             if user is not None and access is not None:
                 payload = for_export(row["type"], payload, user=user, is_owner=access.role == "owner")
             items.append(ArchivedEvent(seq=row["seq"], event=msgspec.Raw(payload)))
-        fitting = _fitting(items, limits.ARCHIVE_PAGE_BYTES)
-        return ArchivePage(items=items[:fitting], complete=len(rows) <= fitting)
+        count = fitting(items, limits.ARCHIVE_PAGE_BYTES)
+        return ArchivePage(items=items[:count], complete=len(rows) <= count)
 
     # -- shared ------------------------------------------------------------------------------------------------
 
@@ -295,27 +278,6 @@ class Reads:
 
     async def _fetch(self, name: str, *parameters: object) -> list[Record]:
         return await patiently(lambda: self._pool.fetch(self._sql[name], *parameters))
-
-
-def _page(limit: int) -> int:
-    return max(1, min(limit, limits.PAGE))
-
-
-def _fitting(items: Sequence[Reply], most: int) -> int:
-    """How many of the first items make up at most so many bytes, but one at least."""
-    size = 0
-    for count, item in enumerate(items):
-        size += len(msgspec.json.encode(item))
-        if size > most and count:
-            return count
-    return len(items)
-
-
-def _whole(seqs: Sequence[int], count: int) -> int:
-    """So many of the first, and those of the same sequence as the last of them."""
-    while 0 < count < len(seqs) and seqs[count] == seqs[count - 1]:
-        count += 1
-    return min(count, len(seqs))
 
 
 def _not_found() -> NotFound:

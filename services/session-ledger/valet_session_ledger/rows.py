@@ -87,6 +87,35 @@ class PartRow(Row, frozen=True, kw_only=True, gc=False):
     error: str | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
+    conversation: str | None = None
+    """Of a call that started a sub-agent."""
+
+
+class TurnPartRow(Row, frozen=True, kw_only=True, gc=False):
+    """A picture, or what the agent said in a channel by itself."""
+
+    kind: str
+    """`image` or `channel_reply`."""
+    part_id: str
+    turn_id: str | None
+    message_id: str | None
+    """Outside of a turn: the message of its own."""
+    data: str
+    """JSON of its event."""
+
+
+class MachineRow(Row, frozen=True, kw_only=True, gc=False):
+    """Something in a session's sandbox, as its runner said last."""
+
+    kind: str
+    """`tunnels`, `process`, `service` or `boot_step`."""
+    name: str
+    epoch: int
+    """Of the sandbox."""
+    status: str
+    """Of a process also `deleted`."""
+    data: str | None
+    """JSON, by the kind."""
 
 
 class PromptRow(Row, frozen=True, kw_only=True, gc=False):
@@ -278,6 +307,8 @@ TABLES = (
     "commands",
     "participants",
     "links",
+    "turn_parts",
+    "machine",
 )
 """What a batch has rows for, besides sessions, their states and events."""
 
@@ -301,6 +332,8 @@ class Batch:
         self.commands: dict[Key, CommandRow] = {}
         self.participants: dict[Key, ParticipantRow] = {}
         self.links: dict[Key, LinkRow] = {}
+        self.turn_parts: dict[Key, TurnPartRow] = {}
+        self.machine: dict[Key, MachineRow] = {}
         self.touched: dict[str, Touched] = {}
         self.events: list[EventRow] = []
         self.last_seq = 0

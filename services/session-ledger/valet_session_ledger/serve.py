@@ -28,6 +28,7 @@ from valet_protocol.requests import (
     ListSessions,
     ListSuperfluousWork,
     ListTurns,
+    ListWriters,
     NoteParentTold,
     PlanFork,
     ReadArchive,
@@ -44,9 +45,11 @@ from valet_protocol.requests import (
     SubmitPrompt,
     TerminateSession,
     WithdrawPrompt,
+    Writers,
 )
 from valet_protocol.tools import sessions as tools
 from valet_protocol.tools.base import Tool
+from valet_protocol.tools.channels import ListChannels
 from valet_service import rpc
 
 from valet_session_ledger.commands import Commands
@@ -108,7 +111,7 @@ def handlers(commands: Commands, reads: Reads, history: History, transfers: Tran
     }
 
 
-def of_sandboxes(commands: Commands, family: Family) -> dict[type[Request], tuple[Handler, type[Reply]]]:
+def of_sandboxes(commands: Commands, reads: Reads, family: Family) -> dict[type[Request], tuple[Handler, type[Reply]]]:
     """The method that answers each request of a sandbox, and what it answers with."""
     answers: dict[type[Tool], Handler] = {
         tools.SpawnChild: family.spawn_child,
@@ -121,9 +124,11 @@ def of_sandboxes(commands: Commands, family: Family) -> dict[type[Request], tupl
         tools.CompleteSession: family.complete_session,
         tools.NotifyParent: family.notify_parent,
         tools.ListSessions: family.list_sessions,
+        ListChannels: family.list_channels,
     }
     return {
         AttachRunner: (commands.attach_runner, Attached),
+        ListWriters: (reads.list_writers, Writers),
         **{tool: (handler, tool.reply) for tool, handler in answers.items()},
     }
 

@@ -58,6 +58,8 @@ class QueuedPrompt(msgspec.Struct, frozen=True, kw_only=True):
     """Question it answers, whose turn is gone."""
     sender: Sender | None = None
     """The session whose agent wrote it."""
+    hops: int = 0
+    """How many prompts of agents there are since a person last said something, this one included."""
     accepted_ms: int = 0
     steered: bool = False
     """It was handed to a turn that ended before its runner said whether it took it."""
@@ -201,6 +203,8 @@ class Child(msgspec.Struct, frozen=True, kw_only=True):
     """Of the turn that asked for it: such prompts take it over."""
     digest: str
     """`child_digest` of what was asked."""
+    hops: int = 0
+    """Of its first prompt."""
     seq: int = 0
     """Sequence of the fact that asked for it."""
     heard_seq: int = 0
@@ -217,6 +221,8 @@ class News(msgspec.Struct, frozen=True, kw_only=True):
     change: ChildChange
     turn_id: str | None = None
     detail: str = ""
+    hops: int = 0
+    """Of what it did then."""
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -227,6 +233,8 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
     change: ChildChange
     title: str
     detail: str
+    hops: int = 0
+    """Of that prompt."""
 
 
 class Completing(msgspec.Struct, frozen=True, kw_only=True):
@@ -297,6 +305,9 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     turn: ActiveTurn | None = None
     last_turn: str | None = None
     turns: int = 0
+    hops: int = 0
+    """Of what its agent does in the present turn, or did in the last one: how many prompts of agents there are between
+    a person and that."""
     questions: tuple[OpenQuestion, ...] = ()
     receipts: tuple[Receipt, ...] = ()
     """The latest `limits.RECEIPTS`, oldest first."""

@@ -230,6 +230,7 @@ class Transfers:
             policy=first.policy,
             source_session=request.source_session,
             source_seq=0,
+            work=request.work,
             idempotency_key=request.idempotency_key,
         )
         await self._appends.append(request.session_id, at, begun)

@@ -34,6 +34,13 @@ _SANDBOX_TALK = frozenset(
         "agent.status_changed",
         "agent.opencode_restarted",
         "agent.command_completed",
+        "agent.boot_step_completed",
+        "agent.service_changed",
+        "agent.process_created",
+        "agent.process_updated",
+        "agent.process_exited",
+        "agent.process_deleted",
+        "agent.tunnels_changed",
     )
 )
 """What runners say of their sandbox rather than of the conversation."""

@@ -5,7 +5,7 @@ A fork begins between two turns, because that is where the conversation and the 
 
 import msgspec
 from valet_protocol.errors import Conflict, NotFound
-from valet_protocol.events import agent, facts
+from valet_protocol.events import agent, facts, machine
 from valet_protocol.events.agent import WorkRef
 
 from valet_session_ledger import limits
@@ -24,6 +24,8 @@ READ = (
     "agent.work_saved",
     "agent.conversation_reverted",
     "agent.conversation_unreverted",
+    "agent.image_shown",
+    "agent.channel_replied",
 )
 """The types that matter here."""
 
@@ -56,10 +58,14 @@ class Planner:
         """The turn of each person's message."""
         self._agents: dict[str, str] = {}
         """The turn of each of the agent's messages."""
+        self._beside: dict[str, int] = {}
+        """Where pictures and channel replies stand that are messages of their own."""
         self._reverted: dict[str, str] = {}
         """The message each conversation was taken back to since a turn last ended: saved work knows nothing of it."""
         self._works: list[tuple[int, WorkRef]] = []
         self._start_work: WorkRef | None = None
+        self._started = 0
+        """Where what the session started from was there."""
 
     def show(self, event: Told) -> None:
         """The next event."""
@@ -71,6 +77,7 @@ class Planner:
                 self._start_work = data.work
             case facts.ImportCompleted() if self._start_work is not None:
                 self._works.append((event.seq, self._start_work))
+                self._started = event.seq
             case facts.TurnDispatched():
                 self._turns[data.turn_id] = _Turn(before=event.seq - 1)
                 self._people |= dict.fromkeys(prompts_with_a_turn(event), data.turn_id)
@@ -90,6 +97,10 @@ class Planner:
                 self._people |= dict.fromkeys(prompts_with_a_turn(event), turn_id)
             case agent.MessageCreated(message_id=message_id) if event.turn:
                 self._agents.setdefault(message_id, event.turn)
+            case machine.ImageShown(turn_id=None, image_id=message_id):
+                self._beside.setdefault(message_id, event.seq)
+            case machine.ChannelReplied(turn_id=None, reply_id=message_id):
+                self._beside.setdefault(message_id, event.seq)
             case agent.WorkSaved():
                 work = believed_work(event, self._session_id)
                 if work is not None:
@@ -123,6 +134,7 @@ class Planner:
                 return self._with_work(planned)
         taken_back = [self._before(message) for message in self._reverted.values()]
         ended = max((turn.end for turn in self._turns.values()), default=0)
+        ended = max(ended, self._started)
         return self._with_work(min([before for before in taken_back if before is not None], default=ended))
 
     def superfluous(self) -> list[str]:
@@ -142,6 +154,11 @@ class Planner:
     def _at_message(self, message_id: str) -> ForkPoint:
         turn_id = self._people.get(message_id) or self._agents.get(message_id)
         turn = None if turn_id is None else self._turns.get(turn_id)
+        if turn is None and message_id in self._beside:
+            seq = self._beside[message_id]
+            turn = next((one for one in self._turns.values() if one.before < seq <= (one.end or seq)), None)
+            if turn is None:
+                return self._with_work(seq)
         if turn is None:
             raise NotFound("message_not_found", "There is no such message in this session.")
         if not turn.end:

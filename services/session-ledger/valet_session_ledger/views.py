@@ -97,7 +97,7 @@ def turn(row: Record, *, active: str | None, prompt_ids: list[str], switched: li
         turn_id=row["turn_id"],
         prompt_id=row["prompt_id"] or "",
         status=row["status"] if ended else "interrupted",
-        error=None if row["error"] is None else _error.decode(row["error"]),
+        error=error(row),
         cost=row["used_cost"] if row["cost"] is None else row["cost"],
         tokens=_used(row) if row["tokens"] is None else _tokens.decode(row["tokens"]),
         started_at=_time(row["started_ms"]),
@@ -167,6 +167,7 @@ def part(row: Record) -> PartView:
         error=row["error"],
         started_ms=row["started_ms"],
         ended_ms=row["ended_ms"],
+        conversation=row["conversation"],
         seq=row["first_seq"],
     )
 
@@ -194,7 +195,7 @@ def message(
         model=row["model"],
         cost=row["cost"] or 0.0,
         tokens=Tokens() if row["tokens"] is None else _tokens.decode(row["tokens"]),
-        error=None if row["error"] is None else _error.decode(row["error"]),
+        error=error(row),
         parent_session=row["parent_session"],
         complete=row["complete"],
         channel=channel or DEFAULT_CHANNEL,
@@ -275,6 +276,11 @@ def link(row: Record) -> ShareLinkView:
 def todos(items: str | None) -> list[TodoItem]:
     """The to-do list of a session, empty when there is none."""
     return [] if items is None else _todos.decode(items)
+
+
+def error(row: Record) -> AgentError | None:
+    """The error in a row of `turns` or `messages`."""
+    return None if row["error"] is None else _error.decode(row["error"])
 
 
 def _used(row: Record) -> Tokens:

@@ -14,7 +14,7 @@ from valet_protocol.events import agent, facts
 from valet_protocol.events.delta import Delta
 from valet_protocol.events.envelope import Data, Envelope
 
-from valet_local.cli import render_asking, render_news, render_prompts, render_results, render_tools
+from valet_local.cli import render_asking, render_news, render_prompts, render_results, render_shown, render_tools
 from valet_local.cli.pieces import Piece, Span, dollars, one_line, seconds
 from valet_local.cli.transcript import TURN_OVER, Rendered, Transcript, lines, text
 from valet_local.client.follow import Entry
@@ -36,7 +36,7 @@ def synced(state: Transcript) -> Rendered:
     state = msgspec.structs.replace(state, live=True)
     pieces: tuple[Piece, ...] = ()
     for part_id, call in state.calls.items():
-        state, more = _tool_lines(state, part_id, render_tools.lines(call))
+        state, more = _tool_lines(state, part_id, _call_lines(state, call))
         pieces += more
     return state, pieces
 
@@ -60,7 +60,7 @@ def _text_completed(state: Transcript, data: agent.TextCompleted) -> Rendered:
         finished=state.finished | {data.part_id},
     )
     if data.message_id in state.helpers:
-        return lines(state, "helper", (Span(f"↳ {one_line(data.text)}", "dim"),))
+        return lines(state, "tools", (render_shown.BELOW, Span(one_line(data.text), "dim")))
     state, pieces = text(state, data.part_id, data.text[have:], "reasoning" if data.kind == "reasoning" else "text")
     if state.in_line and state.block == data.part_id:  # whoever reads the transcript by lines has it now
         state, end = msgspec.structs.replace(state, in_line=False), (Piece(spans=(Span("\n"),)),)
@@ -82,10 +82,16 @@ def _tool_updated(state: Transcript, data: agent.ToolUpdated) -> Rendered:
     if data.status in ("pending", "running"):
         calls[data.part_id] = data
     state = msgspec.structs.replace(state, calls=calls)
-    shown = render_tools.lines(data)
-    if data.part_id in calls and (not state.live or (before and render_tools.lines(before) == shown)):
+    shown = _call_lines(state, data)
+    if data.part_id in calls and (not state.live or (before and _call_lines(state, before) == shown)):
         return state, ()
     return _tool_lines(state, data.part_id, shown)
+
+
+def _call_lines(state: Transcript, call: agent.ToolUpdated) -> list[tuple[Span, ...]]:
+    """A sub-agent's call stands below the main one's, like its text."""
+    shown = render_tools.lines(call)
+    return [(render_shown.BELOW, *line) for line in shown] if call.message_id in state.helpers else shown
 
 
 def _tool_lines(state: Transcript, part_id: str, shown: list[tuple[Span, ...]]) -> Rendered:
@@ -165,6 +171,7 @@ _RENDERERS: dict[type[Data], Callable[[Transcript, Any], Rendered]] = {
     **render_asking.RENDERERS,
     **render_results.RENDERERS,
     **render_news.RENDERERS,
+    **render_shown.RENDERERS,
     facts.TurnInterrupted: _turn_interrupted,
     facts.EventImported: _event_imported,
     agent.MessageCreated: _message_created,

@@ -4,7 +4,6 @@ from types import TracebackType
 from typing import Self
 
 import msgspec
-from valet_protocol.errors import NotFound
 from valet_protocol.events.machine import ProcessInfo
 from valet_protocol.ids import new_id
 from websockets.asyncio.client import connect
@@ -62,6 +61,16 @@ class ProcessList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[ProcessInfo]
 
 
+class _Gateway(Transport):
+    """A sandbox's gateway."""
+
+    async def start(self, process: NewProcess, key: str) -> ProcessInfo:
+        """Start a process; once for one key, whichever connection it comes by."""
+        headers = {"Idempotency-Key": key, "Content-Type": "application/json"}
+        content = msgspec.json.encode(process)
+        return await self._ask("POST", "/v1/processes", ProcessInfo, headers=headers, content=content)
+
+
 async def token(client: Client, session_id: str, service: str) -> SandboxToken:
     """A way into a session's sandbox. Raises `Refused`, e.g. `sandbox_not_running`."""
     return await client.read(path_of(session_id, "sandbox-token"), SandboxToken, {"service": service})
@@ -77,7 +86,7 @@ class Processes:
         self._client = client
         self._session_id = session_id
         self._way: SandboxToken | None = None
-        self._http: Transport | None = None
+        self._http: _Gateway | None = None
 
     async def __aenter__(self) -> Self:
         await self.renew()
@@ -96,7 +105,7 @@ class Processes:
             await self._http.close()
         self._way = way
         endpoint = Endpoint(url=way.urls.gateway, token=way.token)
-        self._http = Transport(endpoint, patience=limits.SANDBOX_PATIENCE)
+        self._http = _Gateway(endpoint, patience=limits.SANDBOX_PATIENCE)
 
     async def list(self) -> list[ProcessInfo]:
         """All that run, and those that ended lately."""
@@ -104,20 +113,14 @@ class Processes:
         return (await self._http.read("/v1/processes", ProcessList)).items
 
     async def start(self, process: NewProcess) -> ProcessInfo:
-        """Start one. Asked again when no answer came, it is started once: it is looked for by its tag first."""
-        tagged = msgspec.structs.replace(process, tag=process.tag or f"exec-{new_id().lower()}")
-        once = Transport(self._endpoint, patience=0)
+        """Start one. Asked again, and at another address where the first gives no answer, it is started once."""
+        assert self._http
+        key = new_id()
         try:
-            return await once.write("POST", "/v1/processes", ProcessInfo, tagged)
+            return await self._http.start(process, key)
         except NotReachable:
             await self.renew()
-            assert self._http
-            try:
-                return await self._http.read(f"/v1/processes/{tagged.tag}", ProcessInfo)
-            except NotFound:
-                return await once.write("POST", "/v1/processes", ProcessInfo, tagged)
-        finally:
-            await once.close()
+            return await self._http.start(process, key)
 
     async def delete(self, process_id: str) -> None:
         """Remove a process's record."""
@@ -135,8 +138,3 @@ class Processes:
             max_size=None,
             proxy=None,  # as for the platform itself
         )
-
-    @property
-    def _endpoint(self) -> Endpoint:
-        assert self._way
-        return Endpoint(url=self._way.urls.gateway, token=self._way.token)

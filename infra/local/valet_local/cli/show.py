@@ -35,7 +35,7 @@ def show(
                 _write_patch(terminal, await client.diff(session_id))
                 return
             view = await client.session(session_id)
-            messages = [message async for message in client.messages(session_id)]
+            messages = [message async for message in client.messages(session_id, nested=not as_json)]
             changed = None if as_json else await client.diff(session_id)
         if changed is None:
             both = {"session": view, "messages": messages}

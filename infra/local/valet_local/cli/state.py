@@ -26,7 +26,7 @@ def state(
 
         from valet_local.cli import tables
 
-        view = await client.state(session_id, at)
+        view = await client.state(session_id, at, nested=not as_json)
         if as_json:
             terminal.raw(msgspec.json.format(msgspec.json.encode(view)))
             return

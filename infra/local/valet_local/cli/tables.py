@@ -15,7 +15,7 @@ from valet_protocol.requests import (
     SessionView,
 )
 
-from valet_local.cli import render_tools
+from valet_local.cli import render_shown, render_tools, tables_sandbox
 from valet_local.cli.pieces import Piece, Span, Style, dollars, one_line, printable
 from valet_local.client.bodies import Participants
 
@@ -67,6 +67,8 @@ def session(view: SessionView) -> tuple[Piece, ...]:
         ("cost", Cell(f"{dollars(view.cost)}, {tokens.input + tokens.cache_read} tokens in, {tokens.output} out")),
         ("last event", Cell(str(view.seq))),
     ]
+    if view.sandbox is not None:
+        rows += tables_sandbox.rows(view.sandbox)
     if view.branch:
         rows.insert(4, ("branch", Cell(one_line(view.branch))))
     if view.status_detail:
@@ -78,20 +80,27 @@ def conversation(messages: Iterable[MessageView]) -> list[Piece]:
     """The messages of a session, a blank line before each."""
     pieces: list[Piece] = []
     for message in messages:
-        lines: list[tuple[Span, ...]] = []
-        if message.reverted:
-            lines.append((Span("taken back:", "dim"),))
-        if message.role == "user":
-            lines += ((Span(f"> {line}", "prompt"),) for line in printable(message.text).rstrip().split("\n"))
-            lines += ((Span(f"  with {one_line(file.name)}", "dim"),) for file in message.attachments)
-        else:
-            for part in message.parts:
-                lines += _part(part)
-            if message.error is not None:
-                lines.append((Span(f"✗ {one_line(message.error.message, 400)}", "bad"),))
+        lines = _message(message)
         if lines:
             pieces += (_line(), *(_line(*spans) for spans in lines))
     return pieces
+
+
+def _message(message: MessageView) -> list[tuple[Span, ...]]:
+    lines: list[tuple[Span, ...]] = []
+    if message.reverted:
+        lines.append((Span("taken back:", "dim"),))
+    if message.role == "user":
+        lines += ((Span(f"> {line}", "prompt"),) for line in printable(message.text).rstrip().split("\n"))
+        lines += ((Span(f"  with {one_line(file.name)}", "dim"),) for file in message.attachments)
+        if message.sender is not None:
+            name = one_line(message.sender.title) or "a session"
+            lines.append((Span(f"  from the agent of {name} ({message.sender.session_id})", "dim"),))
+    for part in message.parts:
+        lines += _part(part)
+    if message.error is not None:
+        lines.append((Span(f"✗ {one_line(message.error.message, 400)}", "bad"),))
+    return lines
 
 
 def questions(views: Iterable[QuestionView]) -> list[Piece]:
@@ -198,23 +207,41 @@ def _repo_name(repo: str | None) -> str:
 
 
 def _part(part: PartView) -> list[tuple[Span, ...]]:
-    if part.kind == "tool":
-        call = ToolUpdated(
-            message_id="",
-            part_id=part.part_id,
-            call_id=part.call_id or "",
-            tool=part.tool or "tool",
-            status=part.status if part.status in ("pending", "running", "completed", "error") else "completed",
-            input=part.input or {},
-            output=part.output,
-            title=part.title,
-            error=part.error,
-            started_ms=part.started_ms,
-            ended_ms=part.ended_ms,
-        )
-        return render_tools.lines(call)
-    style: Style = "reasoning" if part.kind == "reasoning" else "text"
-    return [(Span(line, style),) for line in printable(part.text or "").strip("\n").split("\n")] if part.text else []
+    match part.kind:
+        case "tool":
+            return [*render_tools.lines(_call(part)), *_sub_agent(part)]
+        case "image":
+            return [render_shown.image(item.url, item.media_type, item.bytes, part.text or "") for item in part.images]
+        case "channel_reply":
+            return render_shown.reply(part.channel or "", part.text or "", [item.url for item in part.images])
+        case "text" | "reasoning":
+            style: Style = "reasoning" if part.kind == "reasoning" else "text"
+            rows = printable(part.text or "").strip("\n").split("\n")
+            return [(Span(line, style),) for line in rows] if part.text else []
+
+
+def _sub_agent(part: PartView) -> list[tuple[Span, ...]]:
+    """What a sub-agent said and did, below the call that started it."""
+    rows = [line for message in part.messages for line in _message(message)]
+    if part.more is not None:
+        rows.append((Span(f"… what it said after event {part.more} is left out", "dim"),))
+    return [(render_shown.BELOW, *row) for row in rows]
+
+
+def _call(part: PartView) -> ToolUpdated:
+    return ToolUpdated(
+        message_id="",
+        part_id=part.part_id,
+        call_id=part.call_id or "",
+        tool=part.tool or "tool",
+        status=part.status if part.status in ("pending", "running", "completed", "error") else "completed",
+        input=part.input or {},
+        output=part.output,
+        title=part.title,
+        error=part.error,
+        started_ms=part.started_ms,
+        ended_ms=part.ended_ms,
+    )
 
 
 def _line(*spans: Span) -> Piece:

@@ -16,6 +16,9 @@ def export(
     data_dir: DataDir,
     session_id: SessionId,
     output: Annotated[Path | None, typer.Option("-o", "--output", dir_okay=False, help="Else to stdout.")] = None,
+    files: Annotated[
+        bool, typer.Option("--files", help="With attachments, images, and what its agent goes on with elsewhere.")
+    ] = False,
     url: Url = None,
     token: Token = None,
 ) -> None:
@@ -23,10 +26,10 @@ def export(
 
     async def exported(client: "Client", terminal: "Terminal") -> None:
         if output is None:
-            async for piece in client.export(session_id):
+            async for piece in client.export(session_id, files=files):
                 terminal.pass_on(piece)
             return
-        count = await _write(client, session_id, output)
+        count = await _write(client, session_id, output, files=files)
         terminal.tell(f"{count:,} bytes in {output}; `valet import {output}` makes a session of it")
 
     from valet_local.cli.calling import call  # here, so that `valet --help` need not wait for all this
@@ -34,14 +37,14 @@ def export(
     call(data_dir, url, token, exported)
 
 
-async def _write(client: "Client", session_id: str, output: Path) -> int:
+async def _write(client: "Client", session_id: str, output: Path, *, files: bool) -> int:
     from valet_local.client.errors import FileTrouble
 
     part = output.with_name(f".{output.name}.part")
     count = 0
     try:
         with part.open("wb") as file:
-            async for piece in client.export(session_id):
+            async for piece in client.export(session_id, files=files):
                 count += file.write(piece)
         part.replace(output)
     except OSError as error:

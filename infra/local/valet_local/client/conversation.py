@@ -13,11 +13,13 @@ from valet_local.client.transport import Transport, path_of
 class Conversation(Transport):
     """Part of the client."""
 
-    async def messages(self, session_id: str) -> AsyncIterator[MessageView]:
-        """The whole conversation, oldest first."""
+    async def messages(self, session_id: str, *, nested: bool = False) -> AsyncIterator[MessageView]:
+        """The whole conversation, oldest first; `nested` with sub-agents under the tool calls that started them."""
         after: int | None = 0
+        options = {"nested": "true"} if nested else {}
         while after is not None:
-            page = await self.read(path_of(session_id, "messages"), MessagePage, {"limit": limits.PAGE, "after": after})
+            query: dict[str, str | int] = {"limit": limits.PAGE, "after": after, **options}
+            page = await self.read(path_of(session_id, "messages"), MessagePage, query)
             for message in page.items:
                 yield message
             after = page.next

@@ -4,6 +4,7 @@ ClientError
 ├── BadEndpoint    the address or the token that was given cannot be used
 ├── NotReachable   no answer from the API for as long as the client was willing to wait
 ├── BadAnswer      something answered that is not Valet's API, or not one this version understands
+├── ExportChanged  the session went on while it was exported over a connection that broke
 └── FileTrouble    a file that is to be sent or written cannot be
 """
 
@@ -31,6 +32,14 @@ class NotReachable(ClientError):
 class BadAnswer(ClientError):
     def __init__(self, url: str, reason: str) -> None:
         super().__init__(f"{url} does not answer like Valet's API: {reason}. Check the URL and both versions")
+
+
+class ExportChanged(ClientError):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"the connection broke, and session {session_id} went on meanwhile, so the rest would not fit what is "
+            "there. Export it again, best when no turn runs"
+        )
 
 
 class FileTrouble(ClientError):

@@ -52,14 +52,15 @@ class Client(Conversation, Sharing, Transfer):
         """One session as it is now."""
         return await self.read(path_of(session_id), SessionView)
 
-    async def state(self, session_id: str, at: int) -> StateView:
-        """A session as it was right after an event, with all its messages."""
+    async def state(self, session_id: str, at: int, *, nested: bool = False) -> StateView:
+        """A session as it was right after an event, with all its messages; `nested` as of `messages`."""
         path = path_of(session_id, "state")
-        view = await self.read(path, StateView, {"at": at, "limit": limits.PAGE})
+        query: dict[str, str | int] = {"at": at, "limit": limits.PAGE, **({"nested": "true"} if nested else {})}
+        view = await self.read(path, StateView, query)
         messages = list(view.messages)
         after = view.next
         while after is not None:
-            page = await self.read(path, StateView, {"at": at, "limit": limits.PAGE, "after": after})
+            page = await self.read(path, StateView, {**query, "after": after})
             messages += page.messages
             after = page.next
         return msgspec.structs.replace(view, messages=messages, next=None)

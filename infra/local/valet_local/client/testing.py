@@ -57,6 +57,7 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
 
     method: str
     path: str
+    query: str = ""
     headers: dict[str, str]
     """Names in small letters."""
     body: bytes
@@ -199,7 +200,8 @@ async def _request(reader: asyncio.StreamReader) -> Seen:
     method, target, _ = line.split(" ")
     headers = {name.lower(): value for name, _, value in (entry.partition(": ") for entry in lines)}
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Seen(method=method, path=target.partition("?")[0], headers=headers, body=body)
+    path, _, query = target.partition("?")
+    return Seen(method=method, path=path, query=query, headers=headers, body=body)
 
 
 def _problem(status: int, code: str, detail: str) -> bytes:

@@ -10,7 +10,7 @@ import httpx
 from valet_protocol.requests import SessionView
 
 from valet_local.client import backoff, bodies, limits
-from valet_local.client.errors import NotReachable
+from valet_local.client.errors import ExportChanged, NotReachable
 from valet_local.client.transport import Interrupted, Transport, path_of, reason_of
 
 LINES = "application/jsonl"
@@ -30,17 +30,24 @@ class Transfer(Transport):
         query: dict[str, str | int] = {"title": title} if title is not None else {}
         return await self.upload("/api/import", SessionView, file, LINES, query=query)
 
-    async def export(self, session_id: str) -> AsyncIterator[bytes]:
-        """Everything that happened, as JSON lines in pieces. A cut connection is made up for: what was there before
-        comes again the same, and is passed over."""
-        path = path_of(session_id, "export")
-        given = 0
+    async def export(self, session_id: str, *, files: bool = False) -> AsyncIterator[bytes]:
+        """Everything that happened, as JSON lines in pieces; with `files` what its messages and its agent need. A cut
+        connection is made up for: what was there before comes again the same, and is passed over.
+
+        Raises `ExportChanged` where it does not come the same.
+        """
+        path = path_of(session_id, "export") + ("?files=true" if files else "")
+        given, of = 0, ""
         alive_at = time.monotonic()
         tries = backoff.waits(random.random())
         while True:
             position = 0
             try:
                 async with self.stream(path, timeout=limits.TRANSFER_TIMEOUT) as response:
+                    now = response.headers.get("Valet-Export", "")
+                    if files and given and now != of:
+                        raise ExportChanged(session_id)
+                    of = now
                     async for piece in response.aiter_bytes():
                         position += len(piece)
                         if position > given:

@@ -69,6 +69,8 @@ class Sender(Data, frozen=True, kw_only=True):
     """Its title at the time."""
     turn_id: str | None = None
     """The turn in which the agent wrote it, where it was one."""
+    hops: int = 0
+    """How many prompts of agents there are since a person last said something, this one included."""
 
 
 class SessionRequested(Data, frozen=True, kw_only=True):
@@ -495,6 +497,8 @@ class ChildChanged(Data, frozen=True, kw_only=True):
     """The child's title then."""
     detail: str = ""
     """The end of what its agent said, its summary, or what went wrong."""
+    hops: int = 0
+    """How many prompts of agents there are between a person and what the child did."""
 
 
 class ParentTold(Data, frozen=True, kw_only=True):

@@ -253,6 +253,8 @@ class ImportEvents(Request, frozen=True, kw_only=True):
     events: list[msgspec.Raw]
     """CloudEvents of the export, each with the extension attribute `seq`."""
     last: bool
+    work: WorkRef | None = None
+    """What its agent starts from, below the new session's `saved/`; what counts is the first page's."""
     idempotency_key: str | None = None
 
 
@@ -289,6 +291,8 @@ class ReportChild(Request, frozen=True, kw_only=True):
     turn_id: str | None = None
     title: str = ""
     detail: str = ""
+    hops: int = 0
+    """How many prompts of agents there are between a person and what the child did."""
 
 
 class NoteParentTold(Request, frozen=True, kw_only=True):

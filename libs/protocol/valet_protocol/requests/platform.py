@@ -50,6 +50,26 @@ class Owner(Reply, frozen=True, kw_only=True):
     """Whether its agent directs others."""
 
 
+class ListWriters(Request, frozen=True, kw_only=True):
+    """Who may write to a session, and so may be in its sandbox? From its runner, which asks again whenever the log says
+    that it may be somebody else. Reply: `Writers`; refused with `session_not_found`."""
+
+    method: ClassVar[str] = "list_writers"
+    session_id: str
+
+
+class Writers(Reply, frozen=True, kw_only=True):
+    """Who may write to a session: its owner, its collaborators, those of the sessions above it. Nobody to one that was
+    ended."""
+
+    seq: int
+    """Up to here the answer holds everything that the session's own log says."""
+    since: dict[str, int] = {}
+    """By user id the sequence of the fact by which they last came in; 0 for the owner."""
+    inherits: bool = False
+    """Whether there are sessions above it: what changes there is in no fact of its own."""
+
+
 class GetEndpoint(Request, frozen=True, kw_only=True):
     """Where is the gateway of a session's sandbox? Goes to `subjects.service("portal", …)`. Reply: `Endpoint`; refused
     with `sandbox_not_running`."""

@@ -40,6 +40,10 @@ class ListMessages(Request, frozen=True, kw_only=True):
     """Sequence of the last message already seen."""
     before: int | None = None
     """The newest messages below this sequence, instead of the first ones above `after`."""
+    nested: bool = False
+    """Whether messages of sub-agents stand under the tool call that started them, instead of between the others."""
+    conversation: str | None = None
+    """Only the messages of this sub-agent's conversation."""
 
 
 class ListTurns(Request, frozen=True, kw_only=True):
@@ -102,6 +106,8 @@ class GetState(Request, frozen=True, kw_only=True):
     """Messages in one reply."""
     after: int = 0
     """Sequence of the last message already seen."""
+    nested: bool = False
+    """As of `ListMessages`."""
 
 
 class GetDiff(Request, frozen=True, kw_only=True):

@@ -15,6 +15,7 @@ from valet_protocol.events.facts import (
     Sender,
     SessionPolicy,
 )
+from valet_protocol.events.machine import ProcessInfo, Tunnel
 from valet_protocol.requests.base import Reply, SessionStatus
 
 
@@ -105,6 +106,44 @@ class TurnPage(Reply, frozen=True, kw_only=True):
     """Pass as `after` for the next page; none at the end."""
 
 
+class ServiceView(Reply, frozen=True, kw_only=True):
+    """A part of a sandbox that may be missing."""
+
+    service: str
+    """`vscode`, `vnc`, `ttyd`, `gateway`, `processes`."""
+    state: Literal["running", "stopped"]
+    detail: str = ""
+    """Why, for people."""
+    since: str
+    """RFC 3339."""
+
+
+class BootStepView(Reply, frozen=True, kw_only=True):
+    """A step of a sandbox's boot."""
+
+    step: str
+    """`environment`, `git`, `clone`, `persona`, `desktop`, `vscode`, `terminal`, `gateway`, `processes`, `opencode`."""
+    ms: int
+    """How long it took, milliseconds."""
+    outcome: Literal["ok", "absent", "failed"]
+    """`absent`: this machine does not have it; `failed`: it has it and it did not start."""
+    detail: str = ""
+    """Why, for people."""
+
+
+class SandboxView(Reply, frozen=True, kw_only=True):
+    """What there is in a session's sandbox. Without a sandbox nothing runs, so only `boot` stays."""
+
+    tunnels: list[Tunnel] = []
+    """Ports that people reach at `/t/<name>/` of its gateway, by name."""
+    processes: list[ProcessInfo] = []
+    """Those that run, then those that ended lately, the latest of them first; each as the log last told of it."""
+    services: list[ServiceView] = []
+    """Parts that may be missing and have been seen in this sandbox, by name."""
+    boot: list[BootStepView] = []
+    """The steps of the last boot, in the order in which they were over."""
+
+
 class SessionView(Reply, frozen=True, kw_only=True):
     """A session as people see it."""
 
@@ -149,6 +188,8 @@ class SessionView(Reply, frozen=True, kw_only=True):
     """Whether its agent directs others."""
     completed: Outcome | None = None
     """Where its own agent ended it: whether its task was done; `status_detail` says what the agent said of it."""
+    sandbox: SandboxView | None = None
+    """What there is in its sandbox; none in lists of sessions."""
     seq: int
     """Sequence of the last event in this view."""
 
@@ -161,12 +202,25 @@ class SessionPage(Reply, frozen=True, kw_only=True):
     """Pass as `before` for the next page; none at the end."""
 
 
+class ImageView(Reply, frozen=True, kw_only=True, omit_defaults=True):
+    """A picture that the agent has shown."""
+
+    image_id: str
+    url: str
+    """Its path at the API. Of a fork that of the session in which it was shown, which one must be able to see."""
+    media_type: str = ""
+    """e.g. `image/png`."""
+    bytes: int = 0
+    """Its size."""
+
+
 class PartView(Reply, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of a message: text, reasoning or a tool call."""
+    """A part of a message: text, reasoning, a tool call, a picture, or what the agent said in a channel by itself."""
 
     part_id: str
-    kind: Literal["text", "reasoning", "tool"]
+    kind: Literal["text", "reasoning", "tool", "image", "channel_reply"]
     text: str | None = None
+    """Of a picture what is to be seen, of a channel reply what was said."""
     tool: str | None = None
     call_id: str | None = None
     status: str | None = None
@@ -176,6 +230,16 @@ class PartView(Reply, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     started_ms: int | None = None
     ended_ms: int | None = None
+    channel: str | None = None
+    """Of a channel reply: where it was said."""
+    images: list[ImageView] = []
+    """The picture, or those that went with a channel reply."""
+    conversation: str | None = None
+    """Of a tool call that started a sub-agent, or had one go on: its conversation, `parent_session` of its messages."""
+    messages: list["MessageView"] = []
+    """Where nested messages were asked for: what the sub-agent said and did for this call."""
+    more: int | None = None
+    """Of a sub-agent with more messages than are here: ask for its `conversation` with this as `after`."""
     seq: int
 
 
@@ -195,6 +259,7 @@ class MessageView(Reply, frozen=True, kw_only=True):
     tokens: Tokens
     error: AgentError | None
     parent_session: str | None
+    """The sub-agent's conversation it belongs to; none for the main one."""
     complete: bool
     channel: str = "web:default"
     """The conversation it belongs to."""

@@ -11,7 +11,7 @@ class ChannelView(Reply, frozen=True, kw_only=True):
     channel: str
     """e.g. `web:default`, `slack:C123:17.2`."""
     title: str = ""
-    """What people call it."""
+    """In words."""
     last_used_at: str | None = None
     """RFC 3339."""
 
@@ -23,7 +23,7 @@ class ChannelList(Reply, frozen=True, kw_only=True):
 
 
 class ListChannels(Tool, frozen=True, kw_only=True):
-    """List the channels from which people have spoken to this session. Answered by integrations."""
+    """List the channels from which people have spoken to this session, the one used last first."""
 
     name = method = "list_channels"
     category = "channels"

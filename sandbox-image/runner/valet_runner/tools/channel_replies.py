@@ -37,7 +37,7 @@ class ChannelReplies:
             text=request.text,
             image_ids=request.image_ids,
         )
-        await store(self._say, said)
+        await store(self._say, said, once=request)
         return Answer(reply=ChannelReplySent(reply_id=reply_id, channel=request.channel))
 
 

@@ -7,7 +7,9 @@ import hashlib
 import os
 import stat
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeVar
 
 from valet_protocol import ids
 from valet_protocol.errors import BadRequest, NotFound, Refused, TooLarge, Unavailable, Unprocessable
@@ -21,7 +23,12 @@ from valet_runner.objects import Objects
 from valet_runner.tools import limits
 from valet_runner.tools.running import Answer, Image
 from valet_runner.tools.saying import Say, store
-from valet_runner.work_errors import ObjectError, ObjectsUnavailable
+from valet_runner.work_errors import ObjectError, ObjectMissing, ObjectsUnavailable
+
+T = TypeVar("T")
+
+
+_NOT_SEEN = "People see the picture now; this session's model takes no pictures, so you do not."
 
 
 class Images:
@@ -31,23 +38,27 @@ class Images:
         self._objects = objects
         self._say = say
         self._workspace = Path(spec.workspace)
-        self._to_model = all(provider.builtin for provider in spec.providers)
-        """OpenCode knows of these providers' models whether they see. Any other is taken for one that does not, and is
-        told to report an error to people in the place of the picture (measured)."""
+        self._to_model = sees(spec)
 
     async def show(self, request: ShowImage) -> Answer:
-        """The object's name follows from the request, so that a repetition stores the same one."""
-        content = await asyncio.to_thread(self._content, request)
-        media_type = image_type(content)
+        """The object's name follows from the request: a repetition shows what is there already, whatever has become of
+        the file."""
         image_id = ids.derived_id(request.session_id, request.request_id, "image")
+        name = f"sessions/{request.session_id}/images/{image_id}"
+        content = await self._stored(name)
+        new = content is None
+        if content is None:
+            content = await asyncio.to_thread(self._content, request)
+        media_type = image_type(content)
         stored = ImageStored(
             image_id=image_id,
-            object=f"sessions/{request.session_id}/images/{image_id}",
+            object=name,
             media_type=media_type,
             bytes=len(content),
             sha256=hashlib.sha256(content).hexdigest(),
         )
-        await self._put(stored.object, content)
+        if new:
+            await self._put(name, content)
         shown = ImageShown(
             turn_id=request.turn_id,
             image_id=image_id,
@@ -57,8 +68,10 @@ class Images:
             sha256=stored.sha256,
             caption=request.caption or "",
         )
-        await store(self._say, shown)
-        return Answer(reply=stored, image=Image(media_type=media_type, content=content) if self._to_model else None)
+        await store(self._say, shown, once=request)
+        if not self._to_model:
+            return Answer(reply=stored, note=_NOT_SEEN)
+        return Answer(reply=stored, image=Image(media_type=media_type, content=content))
 
     def _content(self, request: ShowImage) -> bytes:
         if (request.path is None) == (request.data is None):
@@ -73,16 +86,31 @@ class Images:
             raise too_large("data")
         return content
 
+    async def _stored(self, name: str) -> bytes | None:
+        with tempfile.NamedTemporaryFile(prefix="valet-image-") as file:
+            path = Path(file.name)
+            try:
+                await _patiently(lambda: self._objects.get(name, path, limit=limits.IMAGE_BYTES))
+            except ObjectMissing:
+                return None
+            return await asyncio.to_thread(path.read_bytes)
+
     async def _put(self, name: str, content: bytes) -> None:
         with tempfile.NamedTemporaryFile(prefix="valet-image-") as file:
-            await asyncio.to_thread(_write, Path(file.name), content)
-            while True:
-                try:
-                    return await self._objects.put(name, Path(file.name))
-                except ObjectsUnavailable:
-                    await asyncio.sleep(work_limits.RETRY_WAIT)  # the call's time-out ends it
-                except ObjectError as error:
-                    raise Unavailable("not_stored", f"The picture could not be stored: {error}.") from error
+            path = Path(file.name)
+            await asyncio.to_thread(path.write_bytes, content)
+            await _patiently(lambda: self._objects.put(name, path))
+
+
+def sees(spec: RunnerSpec) -> bool:
+    """Whether the session's model takes pictures. One that does not would be told by OpenCode to report an error to
+    people in the place of the picture (1.18.33). Of built-in providers' models OpenCode knows it itself. Pure."""
+    provider_id, _, model_id = spec.model.partition("/")
+    for provider in spec.providers:
+        if provider.id == provider_id:
+            declared = [model.images for model in provider.models if model.id == model_id]
+            return declared[0] if declared else provider.builtin
+    return False
 
 
 def read_file(workspace: Path, named: str) -> bytes:
@@ -130,5 +158,15 @@ def too_large(field: str) -> Refused:
     return TooLarge("image_too_large", f"{field}: a picture may have {limits.IMAGE_BYTES >> 20} MB; make it smaller.")
 
 
-def _write(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
+async def _patiently(action: Callable[[], Awaitable[T]]) -> T:
+    """Again and again while the object store is away; the call's time-out ends it. Raises `ObjectMissing`, and
+    `Unavailable` for any other refusal."""
+    while True:
+        try:
+            return await action()
+        except ObjectsUnavailable:
+            await asyncio.sleep(work_limits.RETRY_WAIT)
+        except ObjectMissing:
+            raise
+        except ObjectError as error:
+            raise Unavailable("not_stored", f"The picture could not be stored: {error}.") from error

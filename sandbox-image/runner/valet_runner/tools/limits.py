@@ -16,12 +16,12 @@ LOCAL_GRACE = 2.0
 BODY_BYTES = 16 << 20
 """One request: a picture in base64 (14 MB) with what is around it."""
 
-KEY_CHARS = 255
-"""An `Idempotency-Key`; the same as the platform's own HTTP gateway takes."""
+KEY_CHARS = 200
+"""An `Idempotency-Key`; the same as the platform's own API takes."""
 
 KEPT_ANSWERS = 64
-"""Answers of keyed calls to the sandbox's own tools, kept for their repetition: they are small, and if one is repeated
-at all, then soon."""
+"""Answers of keyed calls to the sandbox's own tools, noted for their repetition: they are small, and if one is repeated
+at all, then soon. All are in one file, written with each of them."""
 
 STOP_TIMEOUT = 1.0
 """How long calls that run may still take when the sandbox ends: it has 3 s in all."""

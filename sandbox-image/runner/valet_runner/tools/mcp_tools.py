@@ -11,11 +11,15 @@ from valet_protocol.errors import Refused
 from valet_protocol.tools import BY_NAME, Tool
 from valet_service import logs
 
-from valet_runner.tools import limits, schema
+from valet_runner.tools import limits, reading, schema
 from valet_runner.tools.running import Answer, Tools
 
 _log = logs.get(__name__)
 Context = ServerRequestContext[dict[str, object]]
+
+KEY = "valet/idempotency-key"
+"""Where in a call's `_meta` a client that may ask twice says that it is the same call: numbers of requests begin anew
+with every client."""
 
 
 def server(tools: Tools) -> Server[dict[str, object]]:
@@ -31,7 +35,7 @@ def server(tools: Tools) -> Server[dict[str, object]]:
         if tool is None:
             return _failed(f"There is no tool {params.name!r}.")
         try:
-            return _result(await tools.call(tool, params.arguments or {}, lax=True))
+            return _result(await tools.call(tool, params.arguments or {}, lax=True, key=_key(params)))
         except Refused as refusal:
             return _failed(f"{refusal.detail} ({refusal.code})")
         except Exception as error:  # noqa: BLE001 - whatever it is, the agent must be told something
@@ -48,6 +52,11 @@ def server(tools: Tools) -> Server[dict[str, object]]:
     )
 
 
+def _key(params: types.CallToolRequestParams) -> str | None:
+    key = (params.meta or {}).get(KEY)
+    return None if key is None else reading.check_key(str(key))
+
+
 def _listed(tool: type[Tool]) -> types.Tool:
     verb = tool.route.partition(" ")[0]
     return types.Tool(
@@ -60,9 +69,14 @@ def _listed(tool: type[Tool]) -> types.Tool:
 
 def _result(answer: Answer) -> types.CallToolResult:
     content: list[types.ContentBlock] = [types.TextContent(text=msgspec.json.encode(answer.reply).decode())]
-    if answer.image and len(answer.image.content) <= limits.IMAGE_TO_MODEL_BYTES:
+    note = answer.note
+    if answer.image and len(answer.image.content) > limits.IMAGE_TO_MODEL_BYTES:
+        note = "People see the picture now; it is too large for you to see. Make it smaller if you want to look at it."
+    elif answer.image:
         data = base64.b64encode(answer.image.content).decode()
         content.append(types.ImageContent(data=data, mime_type=answer.image.media_type))
+    if note:
+        content.append(types.TextContent(text=note))
     return types.CallToolResult(content=content)
 
 

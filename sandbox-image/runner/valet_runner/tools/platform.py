@@ -27,7 +27,7 @@ PARTS: dict[Category, str] = {
     "tasks": "automation",
     "notifications": "event-bus",
     "secrets": "integrations",
-    "channels": "integrations",
+    "channels": "session-ledger",
     "parallel": "integrations",
 }
 """Which service answers the tools of a category."""

@@ -2,10 +2,13 @@
 
 import re
 from collections.abc import Mapping
+from typing import cast
 
 import msgspec
 from valet_protocol.errors import BadRequest
 from valet_protocol.tools import FILLED_IN, Tool
+
+from valet_runner.tools import limits, schema
 
 _AT = re.compile(r"^(?P<what>.*) - at `\$(?:\.(?P<field>[^`]*))?`$", re.DOTALL)
 
@@ -23,7 +26,7 @@ def read(tool: type[Tool], values: Mapping[str, object], *, lax: bool) -> Tool:
     try:
         return msgspec.convert(values, tool, strict=not lax)
     except msgspec.ValidationError as error:
-        raise BadRequest("bad_field", _explain(str(error))) from error
+        raise BadRequest("bad_field", _explain(str(error), tool)) from error
 
 
 def read_json(body: bytes) -> dict[str, object]:
@@ -44,8 +47,26 @@ def join(body: dict[str, object], path: Mapping[str, str]) -> dict[str, object]:
     return {**body, **path}
 
 
-def _explain(error: str) -> str:
+def check_key(key: str) -> str:
+    """An `Idempotency-Key` as it is. Raises `BadRequest` for one that is none."""
+    if not 0 < len(key) <= limits.KEY_CHARS:
+        raise BadRequest("bad_key", f"An Idempotency-Key must have 1 to {limits.KEY_CHARS} characters.")
+    return key
+
+
+def _explain(error: str, tool: type[Tool]) -> str:
     found = _AT.match(error)
-    if found and found["field"]:
-        return f"{found['field']}: {found['what']}."
-    return f"{found['what'] if found else error}."
+    if not found:
+        return f"{error}."
+    what, field = found["what"], found["field"]
+    if what.startswith("Invalid enum value") and (words := _words(tool, field or "")):
+        what = f"{what}; it is one of {', '.join(words)}"
+    return f"{field}: {what}." if field else f"{what}."
+
+
+def _words(tool: type[Tool], field: str) -> list[str]:
+    """What a field, or each entry of a list, may be; nothing where that is not a choice of words."""
+    properties = cast(dict[str, dict[str, object]], schema.schema(tool)["properties"])
+    declared = properties.get(field.partition("[")[0], {})
+    entry = cast(dict[str, object], declared.get("items", declared))
+    return [str(word) for word in cast(list[object], entry.get("enum", []))]

@@ -33,7 +33,8 @@ tools are called `valet_<name>` there. A refusal is a tool error with the words 
 **By HTTP.** The same tools are routes of the gateway, `http://127.0.0.1:9000/api/…` inside the sandbox, with the
 sandbox's tools token as bearer token: fields in the query for `GET`, as a JSON object otherwise, those in braces in the
 path. A refusal is a problem document (RFC 9457); one for bad input names the field. With the header `Idempotency-Key` a
-call may be repeated: it has one effect, and the same answer.
+call may be repeated, also when the sandbox's runner was restarted in between: it has one effect, and the same answer.
+Clients of MCP put the key into the call's `_meta` as `valet/idempotency-key`.
 
 **Who answers.** A tool that the sandbox does not answer itself goes to `rpc.session.<session>.<name>`. Where no service
 answers it, the refusal `unavailable` (503) says which part of the platform is missing, after two seconds."""

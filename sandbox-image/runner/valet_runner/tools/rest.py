@@ -4,7 +4,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from valet_protocol.errors import BadRequest, Problem, Refused, TooLarge
+from valet_protocol.errors import Problem, Refused, TooLarge
 from valet_protocol.tools import Tool
 from valet_service import logs
 
@@ -35,7 +35,8 @@ def _route(tool: type[Tool], tools: Tools) -> Route:
                 values, lax = reading.join(dict(request.query_params), path_fields), True
             else:
                 values, lax = reading.join(reading.read_json(await _body(request)), path_fields), False
-            found = await tools.call(tool, values, lax=lax, key=_key(request))
+            key = request.headers.get("idempotency-key")
+            found = await tools.call(tool, values, lax=lax, key=None if key is None else reading.check_key(key))
             return Response(msgspec.json.encode(found.reply), media_type="application/json")
         except Refused as refusal:
             return problem(refusal.problem())
@@ -58,10 +59,3 @@ async def _body(request: Request) -> bytes:
         if len(body) > limits.BODY_BYTES:
             raise TooLarge("body_too_large", f"A request may have {limits.BODY_BYTES} bytes.")
     return bytes(body)
-
-
-def _key(request: Request) -> str | None:
-    key = request.headers.get("idempotency-key")
-    if key is not None and not 0 < len(key) <= limits.KEY_CHARS:
-        raise BadRequest("bad_key", f"Idempotency-Key must have 1 to {limits.KEY_CHARS} characters.")
-    return key

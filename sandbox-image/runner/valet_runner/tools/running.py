@@ -11,6 +11,7 @@ from valet_protocol.requests import Reply
 from valet_protocol.tools import TOOLS, Tool
 
 from valet_runner.tools import limits, reading
+from valet_runner.tools.answers import Answers, check_same, digest
 
 
 class Image(msgspec.Struct, frozen=True, kw_only=True):
@@ -26,6 +27,8 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     reply: Reply
     image: Image | None = None
     """To be seen by the model besides."""
+    note: str = ""
+    """To be read by the model besides."""
 
 
 Handler = Callable[[Any], Awaitable[Answer]]
@@ -43,8 +46,10 @@ class Tools:
         platform: Callable[[Tool], Awaitable[Reply]],
         local: Mapping[type[Tool], Handler],
         turn: Callable[[], str | None],
+        answers: Answers,
         new_id: Callable[[], str] = ids.new_id,
     ) -> None:
+        """`answers` is where those of calls with a key are noted."""
         self.offered = tuple(tool for tool in TOOLS if tool.orchestrators or not orchestrator)
         """What this session's agent is offered."""
         self._session_id = session_id
@@ -52,7 +57,9 @@ class Tools:
         self._local = local
         self._turn = turn
         self._new_id = new_id
-        self._repeatable: dict[str, asyncio.Task[Answer]] = {}
+        self._answers = answers
+        self._running: dict[str, tuple[str, asyncio.Task[Answer]]] = {}
+        """Calls with a key, by request id: what tells them apart, and their answer to come."""
 
     async def call(
         self, tool: type[Tool], values: Mapping[str, object], *, lax: bool, key: str | None = None
@@ -83,19 +90,22 @@ class Tools:
             raise Unavailable("no_answer", f"{request.name} took longer than {request.timeout:.0f} s.") from error
 
     async def _once(self, request: Tool) -> Answer:
-        task = self._repeatable.get(request.request_id)
-        if task is None:
-            task = asyncio.create_task(self._without_image(request))
-            self._repeatable[request.request_id] = task
-            task.add_done_callback(lambda done: self._done(request.request_id, done))
+        found = self._answers.find(request)
+        if found is not None:
+            return Answer(reply=found)
+        first = self._running.get(request.request_id)
+        if first is None:
+            task = asyncio.create_task(self._noted(request))
+            self._running[request.request_id] = (digest(request), task)
+            task.add_done_callback(lambda _: self._running.pop(request.request_id))
+        else:
+            check_same(request, first[0])
+            task = first[1]
         return await asyncio.shield(task)
 
-    async def _without_image(self, request: Tool) -> Answer:
-        return Answer(reply=(await self._here(request)).reply)
-
-    def _done(self, request_id: str, task: asyncio.Task[Answer]) -> None:
-        """Keep what succeeded, for a while: what was refused may be tried again with the same key."""
-        if task.cancelled() or task.exception() is not None:
-            del self._repeatable[request_id]
-        for old in [name for name, one in self._repeatable.items() if one.done()][: -limits.KEPT_ANSWERS]:
-            del self._repeatable[old]
+    async def _noted(self, request: Tool) -> Answer:
+        """Without what is for the model besides, which a repetition would not have either. What is refused may be
+        tried again with the same key."""
+        reply = (await self._here(request)).reply
+        self._answers.keep(request, reply)
+        return Answer(reply=reply)

@@ -23,7 +23,10 @@ from valet_runner.tools.running import Tools
 
 
 def application(tools: Tools) -> Starlette:
-    """The web application. It is for one run only."""
+    """The web application. It is for one run only.
+
+    A call whose client goes away is carried out to its end: what it asked for may be done already.
+    """
     manager = StreamableHTTPSessionManager(
         mcp_tools.server(tools), json_response=True, stateless=True, max_request_body_size=limits.BODY_BYTES
     )

@@ -1,6 +1,7 @@
 """For tests of the tools: values for every declaration, a platform that answers, and a gateway's control socket."""
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -21,7 +22,10 @@ from valet_protocol.requests import Reply
 from valet_protocol.tools import FILLED_IN, TOOLS, Tool
 from valet_service import rpc
 
-_WAIT = 30.0
+from valet_runner.testing import search_path
+from valet_runner.tools import skills
+
+_WAIT = 60.0
 _WORDS = ("sample", "https://example.org/")
 
 
@@ -99,6 +103,46 @@ async def tcp_door(path: Path) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+
+
+@asynccontextmanager
+async def opencode(binary: Path, folder: Path, config: dict[str, Any]) -> AsyncIterator[httpx.AsyncClient]:
+    """OpenCode without the runner, with our skills."""
+    (folder / "config").mkdir()
+    (folder / "work").mkdir(exist_ok=True)
+    (folder / "config" / "opencode.json").write_text(json.dumps(config))
+    skills.install(folder / "config")
+    environ = {
+        "PATH": search_path(),
+        "HOME": str(folder),
+        "OPENCODE_CONFIG": str(folder / "config" / "opencode.json"),
+        "OPENCODE_CONFIG_DIR": str(folder / "config"),
+        "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        "OPENCODE_DISABLE_LSP_DOWNLOAD": "1",
+        "OPENCODE_DISABLE_DEFAULT_PLUGINS": "1",
+        "OPENCODE_DISABLE_SHARE": "1",
+        "OPENCODE_DISABLE_EMBEDDED_WEB_UI": "1",
+        "npm_config_registry": "http://127.0.0.1:1",
+        "npm_config_fetch_retries": "0",
+    }
+    process = await asyncio.create_subprocess_exec(
+        binary, "serve", "--port", "0", cwd=folder / "work", env=environ, stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout
+    try:
+        async with asyncio.timeout(_WAIT):
+            url = None
+            while url is None:
+                line = (await process.stdout.readline()).decode()
+                assert line, "OpenCode has ended"
+                url = re.search(r"listening on (http://\S+)", line)
+        async with httpx.AsyncClient(base_url=url[1], timeout=_WAIT) as http:
+            yield http
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 class Services:

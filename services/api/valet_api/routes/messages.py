@@ -24,6 +24,7 @@ from valet_api.ledger import Ledger
 from valet_api.problems import responses
 from valet_api.prompts import checked_content
 from valet_api.routes.bodies import After, IdempotencyKey, NewAnswer, NewMessage, SessionId, json_only, text
+from valet_api.routes.nesting import Nested
 from valet_api.routes.sessions import Asking
 
 
@@ -88,9 +89,28 @@ async def list_messages(
     session_id: SessionId,
     limit: Annotated[int, Parameter(ge=1, le=limits.PAGE_MESSAGES)] = 100,
     after: After = 0,
+    nested: Nested = False,
+    conversation: Annotated[
+        str | None,
+        Parameter(
+            description="Only the messages of this sub-agent, as the `conversation` of its tool call names it.",
+            max_length=limits.ID_CHARACTERS,
+        ),
+    ] = None,
 ) -> MessagePage:
-    """Messages in order, a page at a time."""
-    query = ListMessages(session_id=session_id, user=request.user.user, limit=limit, after=after)
+    """Messages in order, a page at a time; pictures and channel replies are parts of theirs.
+
+    A sub-agent's messages stand between the others, with its conversation as `parent_session`, or, `nested`, under the
+    tool call that started it.
+    """
+    query = ListMessages(
+        session_id=session_id,
+        user=request.user.user,
+        limit=limit,
+        after=after,
+        nested=nested,
+        conversation=text(conversation, "conversation") if conversation is not None else None,
+    )
     return await ledger.ask(query, MessagePage)
 
 

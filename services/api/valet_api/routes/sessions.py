@@ -105,7 +105,7 @@ async def list_sessions(
         Literal["all", "active", "ended"], Parameter(description="`ended`: terminated or failed; `active`: the others.")
     ] = "all",
 ) -> SessionPage:
-    """Newest first, a page at a time."""
+    """Newest first, a page at a time; without what there is in their sandboxes."""
     if before is not None and not is_ulid(before):
         raise BadRequest("bad_cursor", f"before={before[:40]!r} is not a session id; pass `next` of the page before.")
     query = ListSessions(user=request.user.user, limit=limit, before=before, parent=parent, tree=tree, status=status)
@@ -114,7 +114,7 @@ async def list_sessions(
 
 @get("/{session_id:str}", operation_id="getSession", summary="Look at a session", responses=responses(404))
 async def get_session(request: Asking, ledger: Ledger, session_id: SessionId) -> SessionView:
-    """Status, running turn, queue, open questions, to-do list, cost."""
+    """Status, running turn, queue, open questions, to-do list, cost, and what there is in its sandbox."""
     return await ledger.ask(GetSession(session_id=session_id, user=request.user.user), SessionView)
 
 

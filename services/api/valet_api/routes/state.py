@@ -11,6 +11,7 @@ from valet_api.auth import signed_in
 from valet_api.ledger import Ledger
 from valet_api.problems import responses
 from valet_api.routes.bodies import After, SessionId, text
+from valet_api.routes.nesting import Nested
 from valet_api.routes.sessions import Asking
 
 Turn = Annotated[str | None, Parameter(description="A turn's id.", max_length=limits.ID_CHARACTERS)]
@@ -60,9 +61,10 @@ async def get_state(
     at: Annotated[int, Parameter(ge=1, lt=1 << 53, description="Sequence: the state right after this event.")],
     limit: Annotated[int, Parameter(ge=1, le=limits.PAGE_MESSAGES)] = 100,
     after: After = 0,
+    nested: Nested = False,
 ) -> StateView:
-    """Everything as of one event: the session, its messages a page at a time, what it had changed."""
-    query = GetState(session_id=session_id, user=request.user.user, at=at, limit=limit, after=after)
+    """Everything as of one event: the session and its sandbox, its messages a page at a time, what it had changed."""
+    query = GetState(session_id=session_id, user=request.user.user, at=at, limit=limit, after=after, nested=nested)
     return await ledger.ask(query, StateView, timeout=limits.STATE_TIMEOUT)
 
 

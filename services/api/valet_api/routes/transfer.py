@@ -1,7 +1,6 @@
 """Sessions made from sessions: fork, export, import."""
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from litestar import Response, Router, get, post
@@ -12,10 +11,13 @@ from litestar.openapi.datastructures import ResponseSpec
 from litestar.openapi.spec import Example, OpenAPIMediaType, OpenAPIType, Operation, RequestBody, Schema
 from litestar.params import Body, Parameter
 from litestar.response import Stream
+from valet_protocol.errors import Unavailable
+from valet_protocol.events.agent import WorkRef
 from valet_protocol.ids import derived_id, new_id
 from valet_protocol.requests import ForkPlan, ForkSession, GetSession, ImportEvents, PlanFork, SessionView
+from valet_service.object_store import ObjectStoreUnavailable
 
-from valet_api import limits, streams, transfers
+from valet_api import limits, streams, transfer_files, transfers
 from valet_api.attachments import Attachments
 from valet_api.auth import signed_in
 from valet_api.forks import Forks
@@ -23,6 +25,7 @@ from valet_api.ledger import Ledger
 from valet_api.problems import responses
 from valet_api.routes.bodies import IdempotencyKey, NewFork, SessionId, json_only, text
 from valet_api.routes.sessions import Asking
+from valet_api.transfers import Stores
 
 LINES = "application/jsonl"
 _LINES = (LINES, "application/x-ndjson", "application/ndjson", "application/jsonlines", "application/x-jsonlines")
@@ -82,19 +85,44 @@ async def fork_session(
         200: ResponseSpec(
             str,
             description="A CloudEvent per line, with its sequence as `seq`; the first line is the session's first "
-            "event, streamed chunks are left out. An answer that ends in the middle is to be asked for again.",
+            "event, streamed chunks are left out. With `files`, lines of files between them: `file`, then `piece` "
+            "(base 64) as often as needed, then `end` with size and SHA-256. An answer that ends in the middle is to "
+            "be asked for again; as long as `Valet-Export` is the same, it begins with the same bytes.",
             media_type=LINES,
             generate_examples=False,
         ),
     },
 )
-async def export_session(request: Asking, ledger: Ledger, session_id: SessionId) -> Stream:
-    """Everything that happened, as JSON lines. Files of attachments and saved work are not in it, nor
-    what opens share links, nor e-mail addresses but your own, unless the session is yours."""
+async def export_session(
+    request: Asking,
+    ledger: Ledger,
+    stores: Stores,
+    session_id: SessionId,
+    files: Annotated[
+        bool,
+        Parameter(
+            description="With the content of attachments and images and, unless you may only read the session, what "
+            "its agent starts from elsewhere: the changed files and its memory, as saved after the last turn."
+        ),
+    ] = False,
+) -> Stream:
+    """Everything that happened, as JSON lines. What opens share links is not in it, nor e-mail addresses but your own,
+    unless the session is yours."""
     user = request.user.user
     view = await ledger.ask(GetSession(session_id=session_id, user=user), SessionView)
-    lines = await streams.begun(transfers.Export(ledger, session_id, view.seq, user).lines())
-    headers = {"Content-Disposition": f'attachment; filename="{session_id}.jsonl"'}
+    work: WorkRef | None = None
+    if files and view.role != "viewer":
+        work = (await ledger.ask(PlanFork(session_id=session_id, user=user), ForkPlan)).work
+    sending = transfer_files.Sending(stores.objects, session_id) if files else None
+    export = transfers.Export(ledger, session_id, view.seq, user, sending=sending, work=work)
+    try:
+        lines = await streams.begun(export.lines())
+    except ObjectStoreUnavailable as error:
+        raise Unavailable("objects_unavailable", "The files cannot be read at the moment; try again.") from error
+    headers = {
+        "Content-Disposition": f'attachment; filename="{session_id}.jsonl"',
+        "Valet-Export": f"{view.seq}-{work.sha256[:16] if work else 'events'}",
+    }
     return Stream(lines, media_type=LINES, headers=headers)
 
 
@@ -126,15 +154,16 @@ class _Lines(Operation):
 async def import_session(
     request: Asking,
     ledger: Ledger,
-    spool: Path,
+    stores: Stores,
     title: Annotated[
         str | None,
         Parameter(description="None: the source's.", max_length=limits.TITLE_CHARACTERS),
     ] = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response[SessionView]:
-    """A session of yours with the same messages. Every line is checked first; one that is wrong is named, and nothing
-    is made."""
+    """A session of yours with the same messages, and the files that are in the export. Its agent knows what was said:
+    from its own memory where the export has that, else from the text. Every line is checked first; one that is wrong is
+    named, and nothing is made."""
     user = request.user.user
     if (request.content_length or 0) > limits.IMPORT_BYTES:
         raise transfers.too_large()
@@ -148,7 +177,7 @@ async def import_session(
         last=False,
         idempotency_key=idempotency_key,
     )
-    return _made(await transfers.Import(ledger, asked, spool).run(streams.body_of(request)))
+    return _made(await transfers.Import(ledger, asked, stores).run(streams.body_of(request)))
 
 
 def _made(view: SessionView) -> Response[SessionView]:
