@@ -66,11 +66,14 @@ class GatewaySpec(msgspec.Struct, frozen=True, kw_only=True):
     state_dir: str
     """Where it keeps its tunnels over a restart of its own."""
     xterm_dir: str | None = None
-    """The unpacked npm packages of the terminal page: `xterm/` and `addon-fit/`; none for no page."""
+    """The unpacked npm packages of the terminal page: `xterm/`, `addon-fit/` and, if there, `addon-unicode11/`; none
+    for no page."""
     services: dict[str, str] = {}
     """What is proxied besides: `vscode`, `vnc`, `ttyd` to `http://127.0.0.1:<port>` or `unix:<path>`."""
     secure: bool = False
     """Whether browsers come by TLS: cookies are then marked so."""
+    frame_ancestors: list[str] = []
+    """Origins whose pages may show this sandbox's in a frame, beside those of the same origin: the platform's."""
 
 
 class ProcessesSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,6 +87,8 @@ class ProcessesSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Where output goes that was asked to be kept whole."""
     environment: dict[str, str] = {}
     """What every process's environment begins with."""
+    session_id: str = ""
+    """The session of this sandbox: no process can be for the agent of another one. Empty: that is not looked at."""
 
 
 class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,6 +124,8 @@ class RunnerSpec(msgspec.Struct, frozen=True, kw_only=True):
     gateway_port: int = 9000
     gateway_secure: bool = False
     """See `GatewaySpec.secure`."""
+    gateway_frame_ancestors: list[str] = []
+    """See `GatewaySpec.frame_ancestors`."""
     xterm_dir: str | None = None
     """See `GatewaySpec.xterm_dir`."""
     orchestrator: bool = False

@@ -233,6 +233,14 @@ def test_a_request_that_cannot_be_tried_is_refused_with_the_reason(request_: Cre
         requests.check(request_)
 
 
+def test_a_process_for_the_agent_of_another_session_is_refused():
+    for own in (None, "s1"):
+        requests.check(Create(command="a", session_id=own), session_id="s1")
+    with pytest.raises(Unprocessable, match="sandbox of session s1") as refused:
+        requests.check(Create(command="a", session_id="s2"), session_id="s1")
+    assert refused.value.code == "other_session"
+
+
 BAD_JSON = [
     (b"", Create, BadRequest),
     (b'{"command"', Create, BadRequest),

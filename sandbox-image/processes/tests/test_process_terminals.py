@@ -7,7 +7,7 @@ import json
 import pytest
 from valet_processes.client import Connection, ProcessesClient
 from valet_processes.testing import ProcessService
-from valet_protocol.errors import Conflict, NotFound, Refused
+from valet_protocol.errors import Conflict, NotFound, Refused, Unprocessable
 
 SIZE = {"rows": 24, "cols": 80}
 WAIT = 30.0
@@ -260,6 +260,8 @@ async def test_a_tag_finds_its_process_and_no_two_running_ones_have_it(processes
     first = await processes.create(command="cat", tag="web", session_id="s1")
     with pytest.raises(Conflict, match=first.id):
         await processes.create(command="cat", tag="web")
+    with pytest.raises(Unprocessable, match="sandbox of session s1"):
+        await processes.create(command="cat", session_id="s2")
     await processes.create(command="true", tag="other", pty=SIZE)
     await ended(processes, "other")
     assert [each.id for each in await processes.list(tag="web")] == [first.id]

@@ -84,7 +84,7 @@ class Manager:
         `Refused`."""
         if self._stopping:
             raise Unavailable("stopping", "The process service is ending; try again when it is back")
-        requests.check(request)
+        requests.check(request, session_id=self._spec.session_id)
         registry.admit(self._kept(), request)
         id = f"proc_{ids.new_id()}"
         cwd = os.path.join(self._spec.workspace, request.cwd or "")

@@ -146,8 +146,8 @@ def decode_query(query: dict[str, str], kind: type[T]) -> T:
         raise Unprocessable("bad_query", f"{error}") from error
 
 
-def check(request: Create) -> None:
-    """Whether it can be tried. Raises `Unprocessable`."""
+def check(request: Create, *, session_id: str = "") -> None:
+    """Whether it can be tried in the sandbox of a session. Raises `Unprocessable`."""
     if not request.command:
         raise Unprocessable(
             "bad_value", "command is empty; name a program, with its arguments in args, or both in argv"
@@ -170,6 +170,12 @@ def check(request: Create) -> None:
         )
     if request.session_id is not None and not 0 < len(request.session_id) <= limits.SESSION_CHARS:
         raise Unprocessable("bad_value", f"session_id has 1 to {limits.SESSION_CHARS} characters")
+    if request.session_id is not None and session_id and request.session_id != session_id:
+        raise Unprocessable(
+            "other_session",
+            f"session_id is {request.session_id}, but this is the sandbox of session {session_id}; name that one to"
+            " show the output to its agent, or leave session_id out",
+        )
     check_label(request.label)
     if request.pty:
         check_size(request.pty)

@@ -32,6 +32,7 @@ class ProcessService:
             workspace=str(self.workspace),
             spool_dir=str(folder / "spool"),
             environment={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder), **(environment or {})},
+            session_id="s1",
         )
         self.log = folder / "processes.log"
         self._process: subprocess.Popen[bytes] | None = None

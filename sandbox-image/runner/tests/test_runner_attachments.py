@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from valet_protocol.events.facts import Attachment
 from valet_protocol.ids import new_id
-from valet_protocol.sandbox_spec import RunnerSpec
+from valet_protocol.sandbox_spec import ModelSpec, ProviderSpec, RunnerSpec
 from valet_runner import attachment_kinds, transcription, work_limits
 from valet_runner.attachment_kinds import Ends
 from valet_runner.attachments import Attachments
@@ -103,6 +103,30 @@ async def test_files_become_parts_that_opencode_reads(spec: RunnerSpec, store: O
     assert [path.read_bytes() for path in paths] == [
         store.stored[f"sessions/S/attachments/{attachment.attachment_id}"] for attachment in given
     ]
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize(
+    ("model", "sees", "reads"),
+    [("own/blind", False, False), ("own/sighted", True, False), ("known/any", True, True)],
+)
+async def test_what_a_model_cannot_be_shown_it_is_told_of(
+    spec: RunnerSpec, store: ObjectServer, model: str, sees: bool, reads: bool
+) -> None:
+    own = ProviderSpec(id="own", models=[ModelSpec(id="blind"), ModelSpec(id="sighted", images=True)])
+    spec = msgspec.structs.replace(spec, providers=[own, ProviderSpec(id="known", builtin=True)])
+    given = [
+        put(store, PNG, name="shot.png", mime="image/png"),
+        put(store, b"%PDF-1.7 ...", name="paper.pdf", mime="application/pdf"),
+        put(store, b"words", name="words.txt", mime="text/plain"),
+    ]
+    image, document, text = await attachments(spec, store).parts(given, model=model)
+    assert (isinstance(image, FileInput), isinstance(document, FileInput)) == (sees, reads)
+    assert isinstance(text, FileInput)
+    if isinstance(image, TextInput):
+        (path,) = found(spec, "shot.png")
+        assert str(path) in image.text
+        assert model in image.text
 
 
 @pytest.mark.asyncio

@@ -3,10 +3,10 @@ OpenCode, no broker.
 """
 
 import asyncio
-import io
 import itertools
 import os
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 import pytest
@@ -20,9 +20,11 @@ from valet_protocol.events.machine import (
     ProcessUpdated,
 )
 from valet_protocol.sandbox_spec import RunnerSpec
-from valet_runner import config, git_environment, limits, persona, process_changes
+from valet_runner import config, git_environment, limits, patience, persona, process_changes
 from valet_runner.boot_steps import BootSteps
-from valet_runner.errors import BadSpec
+from valet_runner.errors import BadSpec, OpencodeFailed
+from valet_runner.opencode_config import Surroundings
+from valet_runner.opencode_process import OpencodeProcess
 from valet_runner.shown_processes import ShownProcesses, told
 
 
@@ -72,16 +74,77 @@ def test_what_is_said_before_the_log_is_open_is_said_first_when_it_is() -> None:
 # -- the spec
 
 
+def piped(content: bytes) -> BinaryIO:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as end:
+        end.write(content)
+    return os.fdopen(reader, "rb")
+
+
 def test_the_spec_comes_from_standard_input_or_from_a_file_that_is_gone_afterwards(tmp_path: Path) -> None:
     spec = new_spec()
     content = msgspec.json.encode(spec)
-    assert config.load({"VALET_RUNNER_SPEC": "-"}, io.BytesIO(content)) == spec
+    assert config.load({"VALET_RUNNER_SPEC": "-"}, piped(content)) == spec
     file = tmp_path / "runner.json"
     file.write_bytes(content)
     assert config.load({"VALET_RUNNER_SPEC": str(file)}) == spec
     assert not file.exists()
     with pytest.raises(BadSpec, match="standard input is not a runner's spec"):
-        config.load({"VALET_RUNNER_SPEC": "-"}, io.BytesIO(b""))
+        config.load({"VALET_RUNNER_SPEC": "-"}, piped(b""))
+
+
+def test_a_spec_that_never_comes_is_not_waited_for_for_ever() -> None:
+    reader, writer = os.pipe()
+    os.write(writer, b"{")  # and nothing more, and no end
+    with os.fdopen(reader, "rb") as stdin, pytest.raises(BadSpec, match=r"did not come .* create a session"):
+        config.load({"VALET_RUNNER_SPEC": "-"}, stdin, patience=0.05)
+    os.close(writer)
+
+
+async def test_a_start_is_waited_for_as_long_as_the_program_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = iter([0.0, 1.0, 2.0, 2.0])
+    monkeypatch.setattr(patience, "cpu_seconds", lambda pid: next(looks))
+
+    async def started(after: asyncio.Event) -> str:
+        await after.wait()
+        return "up"
+
+    with pytest.raises(TimeoutError):  # it did nothing in the third time
+        await patience.until_started(started(asyncio.Event()), pid=1, patience=0.01, most=60)
+    assert next(looks, None) is None
+    busy = itertools.count()
+    monkeypatch.setattr(patience, "cpu_seconds", lambda pid: float(next(busy)))
+    with pytest.raises(TimeoutError):  # it is busy for ever
+        await patience.until_started(started(asyncio.Event()), pid=1, patience=0.01, most=0.05)
+    late = asyncio.Event()
+    asyncio.get_running_loop().call_later(0.1, late.set)
+    assert await patience.until_started(started(late), pid=1, patience=0.01, most=60) == "up"
+
+
+async def test_each_start_of_opencode_that_fails_is_said_until_it_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "RESTART_WAIT", 0.001)
+    broken = tmp_path / "opencode"
+    broken.write_text("#!/bin/sh\necho no such library\n")
+    broken.chmod(0o755)
+    spec = new_spec(home=str(tmp_path), workspace=str(tmp_path), opencode=str(broken), path="/usr/bin:/bin")
+    around = Surroundings()
+    process = OpencodeProcess(spec, around, reachable=lambda client: None)
+    said: list[str] = []
+    process.delayed = said.append
+    life = asyncio.create_task(process.run())
+    with pytest.raises(OpencodeFailed, match="no such library"):
+        await process.client(30)
+    await life
+    assert [text.rpartition("; ")[2] for text in said] == [f"it is started again, {number} of 3" for number in (2, 3)]
+
+
+def test_the_processor_time_of_a_program_is_known() -> None:
+    before = patience.cpu_seconds(os.getpid())
+    while patience.cpu_seconds(os.getpid()) == before:
+        sum(range(10_000))
+    assert patience.cpu_seconds(2**30) == 0
 
 
 def test_the_persona_is_in_order_and_cannot_leave_its_folder(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from valet_protocol.events import agent, facts
+from valet_protocol.events import facts
 from valet_protocol.events.agent import AgentError, FileChange, GitChanged, ReviewCompleted
 from valet_runner import (
     failover,
@@ -16,12 +16,14 @@ from valet_runner import (
     patches,
     permissions,
     reviews,
+    sequel,
     steering,
     turn_state,
     turns,
 )
 from valet_runner.bridge_state import BridgeState, MessageState, PartState, TextPart
 from valet_runner.prompt_parts import TextInput
+from valet_runner.sequel import Renewal
 from valet_runner.turns import Steered, Tried, Turn
 
 USER = "msg_100user"
@@ -339,11 +341,36 @@ def test_a_prompts_parts_are_as_opencode_takes_them() -> None:
     assert msgspec.json.encode(TextInput(text="x", synthetic=True)) == b'{"type":"text","text":"x","synthetic":true}'
 
 
-def test_an_opencode_whose_own_set_up_was_broken_off_is_not_used_again() -> None:
-    def ended(message: str) -> agent.TurnEnded:
-        error = agent.AgentError(name="UnknownError", message=message)
-        return agent.TurnEnded(turn_id="t", status="failed", error=error)
+@pytest.mark.parametrize(
+    "error",
+    [
+        AgentError(name="UnknownError", message="All fibers interrupted without error"),
+        AgentError(name="MessageAbortedError", message="Aborted"),
+    ],
+    ids=["fibers", "aborted"],
+)
+def test_a_turn_that_opencode_breaks_off_by_itself_is_for_another_opencode_and_fails_the_second_time(
+    error: AgentError,
+) -> None:
+    broken = answer(IDLE, error=error)
+    assert sequel.of(broken, TURN) == Renewal(error=error, start_over=True)
+    assert sequel.of(answer(IDLE, text="Half an ans", error=error), TURN) == Renewal(error=error, start_over=False)
+    again = msgspec.structs.replace(TURN, renewed=True)
+    ended = turns.outcome(broken, again, 1.0)
+    assert (ended.status, ended.error and ended.error.name) == ("failed", "broken_off")
+    assert turns.leaves_opencode_broken(ended)
+    # a person's command is not run twice, and whose end was asked for is not begun again
+    shell = msgspec.structs.replace(TURN, fact=msgspec.structs.replace(FACT, kind="shell"))
+    asked_for = msgspec.structs.replace(TURN, interrupted=True)
+    assert sequel.of(broken, shell) is None
+    assert sequel.of(broken, asked_for) is None
+    ended = turns.outcome(broken, asked_for, 1.0)
+    assert ended.status == "interrupted"
+    assert not turns.leaves_opencode_broken(ended)
 
-    assert turns.leaves_opencode_broken(ended("All fibers interrupted without error"))
-    assert not turns.leaves_opencode_broken(ended("Model not found"))
-    assert not turns.leaves_opencode_broken(agent.TurnEnded(turn_id="t", status="completed"))
+
+def test_the_last_word_of_the_turn_before_does_not_end_the_next_one() -> None:
+    late = msgspec.structs.replace(IDLE, error=AgentError(name="MessageAbortedError", message="Aborted"))
+    assert not turns.settled(late, TURN)
+    assert turns.settled(late, msgspec.structs.replace(TURN, interrupted=True))
+    assert turns.settled(msgspec.structs.replace(IDLE, error=REFUSED), TURN)

@@ -10,7 +10,7 @@ from valet_runner import git_state, limits, message_ids, opencode_config, relay
 from valet_runner.bridge_state import Chunk, Item
 from valet_runner.events_stream import ChunkedBody, DataLines
 from valet_runner.pacing import Pacer
-from valet_runner.workspace import git_words
+from valet_runner.workspace_git import git_words
 
 
 def chunk(text: str, offset: int, part: str = "p") -> Chunk:

@@ -17,6 +17,7 @@ from valet_protocol.sandbox_spec import RunnerSpec
 from valet_runner import conversation_files, frames, preambles, work_bundle
 from valet_runner.conversation import DEFAULT
 from valet_runner.preambles import PreambleFile
+from valet_runner.shown_processes import Shown, ShownProcesses
 from valet_runner.testing import Ledger, Portal, Runner, condition
 from valet_runner.testing_objects import ObjectServer
 from valet_runner.work_bundle import Manifest
@@ -109,19 +110,24 @@ async def test_the_agent_is_told_once_however_often_the_runner_dies(
         await condition(unfinished.exists)
         runner.end(signal.SIGKILL)  # while the work is put back
         (await ready()).end(signal.SIGKILL)  # before the first prompt
+        shown = Shown(id="proc_1", text="<command>ls persimmon</command>")
+        ShownProcesses(Path(spec.home)).add(shown)
         runner = await ready()
         await ledger.dispatch("go on")
         await condition(lambda: bool(prompts("kumquat")))
         runner.end(signal.SIGKILL)  # in its turn
+        ShownProcesses(Path(spec.home)).add(shown)  # as if that was before it could note that OpenCode has it
         (asked,) = prompts("kumquat")
         assert asked.count(SAID) == 1
         assert asked.endswith("go on")
+        assert asked.count("persimmon") == 1
         await ready()
         later = await ledger.dispatch("count prompts")
         await ledger.until(agent.TurnEnded, lambda ended: ended.turn_id == later)
         texts = [one.text for one in ledger.said(agent.MessageCompleted, turn=later)]
         assert texts == ["scripted-1 sees 2 prompts."]  # of the same conversation, which has it
-        assert len(prompts("kumquat")) == 1
+        assert len(prompts("kumquat")) == len(prompts("persimmon")) == 1
+        assert ShownProcesses(Path(spec.home)).waiting() == []
         # the first request on another channel is a slash command's
         commands = Path(spec.workspace) / ".opencode" / "command"
         commands.mkdir(parents=True)

@@ -165,6 +165,7 @@ async def test_a_tunnel_is_registered_listed_looked_at_and_deleted(sandbox: Sand
             "port": port,
             "protocol": "http",
             "description": "The page",
+            "keep_prefix": False,
             "path": "/t/preview/",
         },
         "listening": True,

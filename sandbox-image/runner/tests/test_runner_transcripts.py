@@ -50,7 +50,8 @@ def conversation(seen: list[frames.Shape]) -> BridgeState:
 def play(name: str) -> dict[str, object]:
     seen = recorded(name)
     state = conversation(seen)
-    turn = Turn(fact=FACT, user_message=state.floor or "", began=0.0)
+    # who recorded these asked for the abort
+    turn = Turn(fact=FACT, user_message=state.floor or "", began=0.0, interrupted=name.startswith("abort_"))
     for info in user_messages(seen):
         if info.session_id == state.root:
             state = turn_state.asked(state, info.id)

@@ -214,7 +214,7 @@ def test_an_abort_is_interrupted_and_idle_before_the_message_is_whole_does_not_s
     aborted = {"name": "MessageAbortedError", "data": {"message": "Aborted"}}
     state, late = play(text("par", end=True), message(done=True, error=aborted), state=state)
     assert kinds(late) == ["TextCompleted", "MessageCompleted"]
-    assert outcome(state, TURN, 2.0).status == "interrupted"
+    assert outcome(state, msgspec.structs.replace(TURN, interrupted=True), 2.0).status == "interrupted"
     assert len(items) == 2
 
 

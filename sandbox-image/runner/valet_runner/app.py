@@ -101,6 +101,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="valet-", ignore_cleanup_errors=True)))
         machine = Machine(spec, relay_port=relay_port, folder=folder, steps=steps)
         process = OpencodeProcess(spec, machine.around, reachable=machine.opencode)
+        process.delayed = lambda why: steps.failed("opencode", began, why)
         running = [asyncio.create_task(process.run()), asyncio.create_task(machine.run())]
         stack.push_async_callback(_end, running)
         steps.done("environment", began)
@@ -129,8 +130,9 @@ async def _live(spec: RunnerSpec, began: float) -> None:
         env = git_environment.environment(spec, relay_port=relay_port)
         try:
             restores = attached.work is not None
-            with steps.step("clone"):
+            with steps.step("clone") as details:
                 copy = await workspace.prepare(spec, env, base_commit=attached.base_commit, restores=restores)
+                details.append(copy.detail)
         except CloneFailed as error:
             await _boot_failed(publisher, agent.BootFailed(stage="clone", detail=str(error)))
         with steps.step("persona"):
@@ -146,7 +148,7 @@ async def _live(spec: RunnerSpec, began: float) -> None:
             except (ImportError, OSError):
                 _log.exception("tools_not_served", reason="the session goes on without them")
         try:
-            await process.client(limits.START_TIMEOUT * limits.FIRST_STARTS)
+            await process.client(limits.START_TIMEOUT_MAX * limits.FIRST_STARTS)
             if attached.work:
                 await _restore(work, attached.work, publisher)
             await process.apply(attached.policy)

@@ -2,9 +2,11 @@
 
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
+from valet_protocol.sandbox_spec import ProviderSpec
 
 from valet_runner import work_limits
 
@@ -71,6 +73,19 @@ def look(mime: str, content: Ends) -> tuple[Kind, str]:
     if _is_text(content.head):
         return "text", "text/plain"
     return "other", mime
+
+
+def takes(kind: Kind, providers: Sequence[ProviderSpec], model: str) -> bool:
+    """Whether a model (`provider/model`) is given such a file as it is. Of built-in providers' models OpenCode knows it
+    itself; of all others it knows what it was told, and nothing was told of documents."""
+    if kind not in ("image", "document"):
+        return True
+    provider_id, _, model_id = model.partition("/")
+    for provider in providers:
+        if provider.id == provider_id:
+            declared = [model.images and kind == "image" for model in provider.models if model.id == model_id]
+            return declared[0] if declared else provider.builtin
+    return False
 
 
 def _is_whole(real: str, content: Ends) -> bool:

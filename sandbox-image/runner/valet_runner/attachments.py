@@ -36,8 +36,9 @@ class Attachments:
         self._environ = environ
         self._folder = Path(spec.home) / ".valet" / "attachments"
 
-    async def parts(self, attachments: list[Attachment]) -> list[InputPart]:
-        """All of a prompt's, in order. What cannot be had, or not in time, is named in a text; nothing raises."""
+    async def parts(self, attachments: list[Attachment], *, model: str | None = None) -> list[InputPart]:
+        """All of a prompt's, in order, for a model (`provider/model`; none: one that takes everything). What cannot be
+        had, or not in time, is named in a text; nothing raises."""
         until = time.monotonic() + work_limits.ATTACHMENTS_TIMEOUT
         parts: list[InputPart] = []
         for attachment in attachments:
@@ -45,7 +46,7 @@ class Attachments:
             try:
                 async with asyncio.timeout(min(work_limits.ATTACHMENT_TIMEOUT, until - time.monotonic())):
                     path = await self._fetch(attachment, name)
-                parts += await self._parts(attachment, path, until)
+                parts += await self._parts(attachment, path, until, model)
             except (NotFetched, ObjectError, OSError, TimeoutError) as error:
                 reason = str(error) or "it took too long"
                 _log.warning("attachment_not_there", attachment=attachment.attachment_id, reason=reason)
@@ -82,8 +83,17 @@ class Attachments:
     def _object(self, attachment: Attachment) -> str:
         return f"sessions/{self._spec.session_id}/attachments/{attachment.attachment_id}"
 
-    async def _parts(self, attachment: Attachment, path: Path, until: float) -> list[InputPart]:
+    async def _parts(self, attachment: Attachment, path: Path, until: float, model: str | None) -> list[InputPart]:
         kind, mime = attachment_kinds.look(attachment.mime, _ends(path))
+        if model is not None and not attachment_kinds.takes(kind, self._spec.providers, model):
+            # OpenCode would have the agent report an error to the person
+            return [
+                _note(
+                    f'The person attached a file, "{path.name}" ({mime}). The model that you are ({model}) is not shown'
+                    f" such files. It is stored at {path}: use tools on it where they can tell you what you need, and"
+                    " tell the person that you have not seen it yourself."
+                )
+            ]
         match kind:
             case "text" | "image" | "document":
                 # OpenCode reads it, and says to the agent where it lies

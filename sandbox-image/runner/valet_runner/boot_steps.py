@@ -46,15 +46,17 @@ class BootSteps:
             await self._room()
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
-        """A step of the boot: what is raised in it is the reason of its failure."""
+    def step(self, name: str) -> Iterator[list[str]]:
+        """A step of the boot: what is raised in it is the reason of its failure. What is put into the list is for
+        people."""
         began = self._clock()
+        details: list[str] = []
         try:
-            yield
+            yield details
         except Exception as error:
             self.failed(name, began, str(error) or type(error).__name__)
             raise
-        self.done(name, began)
+        self.done(name, began, "; ".join(detail for detail in details if detail))
 
     def done(self, step: str, began: float, detail: str = "") -> None:
         """A step succeeded that began at a time of the clock."""

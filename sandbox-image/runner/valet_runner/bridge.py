@@ -30,7 +30,7 @@ from valet_runner import (
 )
 from valet_runner.commands import Commands
 from valet_runner.conversation import Conversations
-from valet_runner.course import AWAY, Course
+from valet_runner.course import Course
 from valet_runner.errors import OpencodeFailed, OpencodeRefused, OpencodeUnavailable
 from valet_runner.opencode_client import OpencodeClient
 from valet_runner.opencode_process import OpencodeProcess
@@ -38,6 +38,7 @@ from valet_runner.preambles import PreambleFile
 from valet_runner.prompt_parts import TextInput
 from valet_runner.publisher import Publisher
 from valet_runner.shown_processes import Shown, ShownProcesses
+from valet_runner.tries import AWAY
 from valet_runner.turns import Steered, Turn
 
 Taken = Literal["delivered", "missed", "refused"]
@@ -159,6 +160,7 @@ class Bridge:
     async def _start(self, fact: facts.TurnDispatched, *, again: bool) -> None:
         """Everything between the dispatch and OpenCode's having the prompt. May be tried again until it is there."""
         course = self._course
+        await course.client()
         await self._process.apply(self._policy)
         client = await self._process.client(limits.READY_TIMEOUT)
         session = await self._conversations.resume(client, fact.channel)
@@ -170,6 +172,7 @@ class Bridge:
         stored = None if self._started == fact.turn_id else course.say([said])
         self._started = fact.turn_id
         if (cut := await self._cut(client, fact, again)) and (turn := course.current):
+            await self._shown.untold(client, session)  # what went ahead of it
             await course.finish(msgspec.structs.replace(turn, lost=True, failure=cut), "interrupted")
             return
         await self._apply_rules(client, session)
@@ -185,12 +188,12 @@ class Bridge:
                     await course.finish(msgspec.structs.replace(turn, review=nothing), "nothing to review")
                 return
             text = reviews.instructions(fact.content, changed)
-        parts = await prompt_parts.of_prompt(self._attachments, text, fact.attachments)
+        parts = await prompt_parts.of_prompt(self._attachments, text, fact.attachments, model=fact.model)
         if (turn := course.current) is None or turn.turn_id != fact.turn_id:
             return  # it has ended meanwhile
         shown: list[Shown] = []
         if fact.kind in ("prompt", "review"):
-            shown = self._shown.waiting()
+            shown = await self._shown.untold(client, session)
             untold = await self._preambles.untold(client, session, fact.channel)
             ahead = [*untold, *(one.text for one in shown)]
             parts = [*(TextInput(text=text, synthetic=True) for text in ahead), *parts]
@@ -199,6 +202,9 @@ class Bridge:
             await hand_over.tell(client, session.id, course.new_message_id(key), texts, fact.model)
         if (turn := course.current) is None or turn.turn_id != fact.turn_id:
             return  # it has ended meanwhile
+        if turn.interrupted:  # an abort of a run that is only just beginning may leave OpenCode broken
+            await course.finish(turn, "interrupted")
+            return
         message_id = course.new_message_id(fact.turn_id)
         began = course.clock()
         await course.hand_over(client, msgspec.structs.replace(turn, user_message=message_id, parts=parts, began=began))
@@ -239,8 +245,8 @@ class Bridge:
         """
         course = self._course
         known = self._taken.get(fact.prompt_id)
-        if known is None and steering.takes(course.current, fact):
-            parts = await prompt_parts.of_prompt(self._attachments, fact.content, fact.attachments)
+        if known is None and (turn := course.current) and steering.takes(turn, fact):
+            parts = await prompt_parts.of_prompt(self._attachments, fact.content, fact.attachments, model=turn.model)
             known = await self._give_steered(fact, parts)
             if known is None:
                 return

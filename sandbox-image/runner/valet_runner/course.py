@@ -1,15 +1,14 @@
-"""The course of one turn: handed to OpenCode, watched, passed on to another model, stopped, ended.
+"""The course of one turn: handed to OpenCode, watched, stopped, ended.
 
-It holds what is known of the running turn. What a frame means is `translate`'s, what a turn came to is `turns`',
-whether another model gets it is `failover`'s; decided here is only when to look and what to wait for.
+It holds what is known of the running turn. What a frame means is `translate`'s, what a turn came to is `turns`', what
+follows a try is `sequel`'s and done by `tries`; decided here is only when to look and what to wait for.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
 import msgspec
-from valet_protocol.events import agent
-from valet_protocol.events.agent import AgentError
+from valet_protocol.events.agent import AgentError, ReviewCompleted, TurnEnded
 from valet_service import logs
 
 from valet_runner import (
@@ -19,23 +18,21 @@ from valet_runner import (
     limits,
     message_ids,
     reconcile,
+    sequel,
     steering,
     translate,
     turn_state,
     turns,
 )
+from valet_runner.aborts import Aborts
 from valet_runner.bridge_state import BridgeState, Chunk, Item
 from valet_runner.conversation import Conversations
-from valet_runner.errors import OpencodeFailed, OpencodeRefused, OpencodeUnavailable
-from valet_runner.failover import Switch
+from valet_runner.errors import OpencodeRefused, OpencodeUnavailable
 from valet_runner.opencode_client import OpencodeClient
 from valet_runner.opencode_process import OpencodeProcess
-from valet_runner.prompt_parts import TextInput
 from valet_runner.publisher import Publisher
-from valet_runner.turns import Steered, Tried, Turn
-
-AWAY = (OpencodeUnavailable, OpencodeRefused, OpencodeFailed)
-"""Errors of a call of OpenCode's."""
+from valet_runner.tries import AWAY, Tries
+from valet_runner.turns import Steered, Turn
 
 _log = logs.get(__name__)
 
@@ -68,12 +65,13 @@ class Course:
         self.spoke = clock()
         """When anything but a delta was said last, by the clock."""
         self._ending = False
+        self._aborts = Aborts(process, clock)
+        self._tries = Tries(self, process)
         self._over = asyncio.Event()
         self._try_over = asyncio.Event()
         self._settling: asyncio.Task[None] | None = None
         self._settle_again = False
         self._call: asyncio.Task[None] | None = None
-        self._aborting: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -99,7 +97,8 @@ class Course:
     def begin(self, turn: Turn) -> None:
         """This turn runs from now on; no frame counts before its prompt has an id."""
         self.turn = turn
-        self._over.clear()
+        self._over = asyncio.Event()
+        self._try_over = asyncio.Event()
         self._ending = False
         self._publisher.turn = turn.turn_id
         self.state = turn_state.begin_turn(self.state, "~")
@@ -115,7 +114,7 @@ class Course:
         """Give OpenCode the turn, which has a user message now. Returns when OpenCode has it, or the call runs."""
         self.turn = turn
         self.state = turn_state.begin_turn(self.state, turn.user_message)
-        await self._give(client, turn, as_prompt=False)
+        await self.give(client, turn, as_prompt=False)
 
     async def not_taken(self, turn_id: str, error: Exception) -> None:
         """The turn could not be handed over: it ends, unless OpenCode has it all the same."""
@@ -135,7 +134,14 @@ class Course:
         except AWAY:
             return False
 
-    async def _give(self, client: OpencodeClient, turn: Turn, *, as_prompt: bool) -> None:
+    async def client(self) -> OpencodeClient:
+        """The OpenCode to hand something to: none on which an abort may still come down. Raises what the client
+        raises."""
+        await self._aborts.none_left()
+        return await self._process.client(limits.READY_TIMEOUT)
+
+    async def give(self, client: OpencodeClient, turn: Turn, *, as_prompt: bool) -> None:
+        """Give OpenCode the turn's user message. Raises what the client raises."""
         call = await hand_over.give(client, self.state.root, turn, as_prompt=as_prompt)
         if call:
             self._call = self._spawn(self._run_call(turn, call))
@@ -153,7 +159,7 @@ class Course:
             if (now := self.current) and now.user_message == turn.user_message and not now.interrupted:
                 failure = AgentError(name="command_stopped", message=str(error))
                 self.turn = msgspec.structs.replace(now, failure=failure)
-                self._spawn(self._abort(turn.turn_id, self._over))
+                self._stop(self._over)
         self.settle_soon()
 
     # -- prompts that steer it
@@ -187,19 +193,6 @@ class Course:
             await self.give_steered(again)
         except AWAY as error:
             _log.warning("steering_prompt_not_repeated", prompt=passed.prompt_id, error=str(error))
-
-    async def _ask_again(self, turn: Turn, text: str) -> None:
-        """The agent's answer to a review cannot be read: it is asked once more, in the same conversation."""
-        _log.warning("review_not_read", turn=turn.turn_id)
-        message_id = self.new_message_id(turn.turn_id, attempt=turn.attempt)
-        parts = [TextInput(text=text, synthetic=True)]
-        turn = msgspec.structs.replace(turns.misread(self.state, turn), user_message=message_id, parts=list(parts))
-        self.turn = turn
-        self.state = turn_state.next_try(self.state, message_id)
-        try:
-            await self._give(await self._process.client(limits.READY_TIMEOUT), turn, as_prompt=True)
-        except AWAY as error:
-            await self.not_taken(turn.turn_id, error)
 
     # -- looking
 
@@ -250,10 +243,9 @@ class Course:
                 until = self.clock() + limits.SETTLE_MAX
             await asyncio.sleep(limits.SETTLE_POLL)
         if (turn := self.current) and self.runs(turn_id):
-            if ask := turns.second_ask(self.state, turn):
-                await self._ask_again(turn, ask)
-            elif switch := failover.plan(self.state, turn):
-                await self._switch(turn_id, switch)
+            if follows := sequel.of(self.state, turn):
+                self._try_over.set()  # the aborts that were for this try
+                await self._tries.go_on(turn, follows)
             else:
                 await self.finish(turn, "the turn ended")
             self._settling = None  # what was begun may be over already
@@ -267,45 +259,8 @@ class Course:
         turn = self.current
         if turn and turn.user_message and (why := failover.gives_up(self.state, turn, self._now_ms())):
             self.turn = msgspec.structs.replace(turn, giving_up=why)
-            self._try_over.clear()
-            self._aborting = self._spawn(self._abort(turn.turn_id, self._try_over))
-
-    async def _switch(self, turn_id: str, switch: Switch) -> None:
-        self._try_over.set()
-        if self._aborting:  # an abort that is still under way must not hit the next model's run
-            await asyncio.wait([self._aborting], timeout=limits.REQUEST_TIMEOUT)
-        await asyncio.sleep(limits.SWITCH_PAUSE)
-        turn = self.current
-        if turn is None or not self.runs(turn_id):
-            return
-        if turn.interrupted:
-            await self.finish(turn, "the turn ended")
-            return
-        self.say(
-            [
-                agent.ModelSwitched(
-                    turn_id=turn_id, from_model=switch.from_model, to_model=switch.to_model, error=switch.error
-                )
-            ]
-        )
-        tried = (*turn.tried, Tried(model=switch.from_model, error=switch.error))
-        try:
-            client = await self._process.client(limits.READY_TIMEOUT)
-            if switch.start_over:
-                await client.revert(self.state.root, self.state.since)
-            turn = self.current
-            if turn is None or not self.runs(turn_id):
-                return
-            message_id = self.new_message_id(turn_id, attempt=len(tried))
-            turn = msgspec.structs.replace(turn, tried=tried, giving_up=None, refused=None, user_message=message_id)
-            if not switch.start_over:
-                continuation = TextInput(text=failover.continuation(switch), synthetic=True)
-                turn = msgspec.structs.replace(turn, continuing=True, parts=[continuation])
-            self.turn = turn
-            self.state = turn_state.next_try(self.state, message_id)
-            await self._give(client, turn, as_prompt=turn.continuing)
-        except AWAY as error:
-            await self.not_taken(turn_id, error)
+            self._try_over = asyncio.Event()
+            self._stop(self._try_over)
 
     # -- its end
 
@@ -314,21 +269,42 @@ class Course:
         turn = self.current
         if turn and self.runs(turn_id) and not turn.interrupted:
             self.turn = msgspec.structs.replace(turn, interrupted=True)
-            self._spawn(self._abort(turn_id, self._over))
+            self._stop(self._over)
+
+    def _stop(self, over: asyncio.Event) -> None:
+        """Have OpenCode stop what it has of this turn, and nothing else."""
+        turn_id = self.turn.turn_id if self.turn else ""
+
+        def session() -> str | None:
+            handed = (turn := self.current) and turn.turn_id == turn_id and turn.user_message
+            return self.state.root if handed else None
+
+        self._spawn(self._aborts.until_over(session, over))
 
     async def finish(self, turn: Turn, reason: str) -> None:
-        """Say what is left to say, in order: open messages, what changed in the workspace, the end."""
+        """Say what is left to say, in order: open messages, what changed in the workspace, the end. Whatever fails in
+        that, the turn ends."""
         self._ending = True
         self.turn = turn
+        self._over.set()
+        self._try_over.set()
         if self._call:
             self._call.cancel()
             self._call = None
-        ended = turns.outcome(self.state, turn, self.clock())
-        if turn.fact.kind == "review" and ended.status == "completed":
-            reviewed = turns.review(self.state, turn)
-            review: list[Item] = [] if isinstance(reviewed, AgentError) else [reviewed]
-        else:
-            review = []
+        ended = turns.unaccounted(turn)
+        try:
+            ended = turns.outcome(self.state, turn, self.clock())
+            await self._account(turn, ended, reason)
+        except Exception:  # noqa: BLE001 - no turn may wait for its end because of what is said before it
+            _log.exception("turn_not_accounted", turn=turn.turn_id)
+        self._over_with(turn, ended)
+
+    async def _account(self, turn: Turn, ended: TurnEnded, reason: str) -> None:
+        """Say everything but the end itself."""
+        reviewed = turns.review(self.state, turn) if turn.fact.kind == "review" else None
+        review: list[Item] = []
+        if isinstance(reviewed, ReviewCompleted) and ended.status == "completed":
+            review = [reviewed]
         self.state, items = turn_state.end_turn(self.state, reason)
         self.say([*items, *review])
         for message_id in self.state.messages:
@@ -345,34 +321,20 @@ class Course:
             conversations=self._conversations.known(),
             client=client,
         )
-        self.say([*workspace, ended])
-        self.ended.add(turn.turn_id)
-        self.turn = None
-        self._publisher.turn = None
-        self._over.set()
-        self._try_over.set()
+        self.say(workspace)
+
+    def _over_with(self, turn: Turn, ended: TurnEnded) -> None:
+        try:
+            self.say([ended])
+        finally:
+            self.state = msgspec.structs.replace(self.state, floor=None)
+            self.ended.add(turn.turn_id)
+            self.turn = None
+            self._ending = False
+            self._publisher.turn = None
         if turns.leaves_opencode_broken(ended):
             _log.warning("opencode_is_replaced", turn=turn.turn_id)
             self._process.kill()
-
-    async def _abort(self, turn_id: str, over: asyncio.Event) -> None:
-        """Ask until the turn (or the try) is over; an OpenCode that does not listen is killed, which ends the turn."""
-        until = self.clock() + limits.ABORT_GRACE
-        while self.runs(turn_id) and not over.is_set():
-            if self.clock() > until:
-                _log.warning("abort_ignored", turn=turn_id)
-                self._process.kill()
-                until = self.clock() + limits.ABORT_GRACE
-            try:
-                client = await self._process.client(limits.ABORT_REPEAT)
-                if self.runs(turn_id) and not over.is_set():
-                    await client.abort(self.state.root)
-            except AWAY as error:
-                _log.info("abort_repeats", error=str(error))
-            try:
-                await asyncio.wait_for(over.wait(), limits.ABORT_REPEAT)
-            except TimeoutError:
-                continue
 
     # -- small things
 

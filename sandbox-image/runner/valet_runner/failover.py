@@ -34,7 +34,7 @@ class Switch(msgspec.Struct, frozen=True, kw_only=True):
 
 def next_model(turn: Turn) -> str | None:
     """The model that comes after the present one; none for a turn without a model."""
-    left = [] if turn.fact.kind == "shell" else turns.chain(turn.fact)[turn.attempt + 1 :]
+    left = [] if turn.fact.kind == "shell" else turns.chain(turn.fact)[len(turn.tried) + 1 :]
     return left[0] if left and turn.attempt + 1 < limits.ATTEMPTS_MAX else None
 
 
@@ -46,7 +46,7 @@ def plan(state: BridgeState, turn: Turn) -> Switch | None:
     why = turn.giving_up or turns.error(state, turn)
     if why is None or why.name in _NOT_THE_PROVIDERS or _is_ours(state, turn):
         return None
-    return Switch(from_model=turn.model, to_model=model, error=why, start_over=not _left_something(state, turn))
+    return Switch(from_model=turn.model, to_model=model, error=why, start_over=not turns.left_something(state, turn))
 
 
 def gives_up(state: BridgeState, turn: Turn, now_ms: int) -> AgentError | None:
@@ -72,9 +72,3 @@ def continuation(switch: Switch) -> str:
 def _is_ours(state: BridgeState, turn: Turn) -> bool:
     """Whether a slash command was not even begun: no model can cure that."""
     return turn.fact.kind == "command" and state.last is None
-
-
-def _left_something(state: BridgeState, turn: Turn) -> bool:
-    """Taking a try back would take back prompts that steered it, too."""
-    steered = any(steered.message_id > state.since for steered in turn.steered)
-    return steered or any(message.spoke for message in state.own.values())

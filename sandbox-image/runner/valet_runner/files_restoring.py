@@ -12,7 +12,7 @@ from pathlib import Path
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_service import logs
 
-from valet_runner import processes, work_limits, workspace
+from valet_runner import checkout, processes, work_limits, workspace_git
 from valet_runner.errors import GitFailed
 from valet_runner.work_bundle import COMMITS, PATCH, Manifest
 
@@ -49,6 +49,9 @@ async def put_back(spec: RunnerSpec, env: Mapping[str, str], manifest: Manifest,
     await git.run("read-tree", "--reset", "-u", tree)
     # what was not committed is not staged either
     await git.run("reset", "--quiet", fine=(0, 1))
+    if checkout.has_submodules(spec.workspace):
+        await checkout.complete(spec, env)
+        problems.append("what was changed inside submodules and not pushed, if anything was: they are as their commits")
     return " and ".join(problems)
 
 
@@ -104,7 +107,7 @@ class _Git:
     async def run(self, *arguments: str, fine: tuple[int, ...] = (0,), extra: Mapping[str, str] | None = None) -> str:
         done = await self._finish(*arguments, extra=extra or {})
         if done.code not in fine:
-            words = workspace.git_words(done.stderr.decode(errors="replace"))
+            words = workspace_git.git_words(done.stderr.decode(errors="replace"))
             raise GitFailed(words or f"git {arguments[0]} ended with status {done.code}")
         return done.stdout.decode(errors="replace")
 
@@ -112,7 +115,7 @@ class _Git:
         try:
             return await processes.run(
                 "git",
-                *workspace.SAFE,
+                *workspace_git.SAFE,
                 *arguments,
                 env={**self._env, **(extra or {})},
                 cwd=self._spec.workspace,

@@ -1,9 +1,24 @@
 """Every limit and time-out of the runner, each with its reason. Seconds unless the name says otherwise."""
 
+# -- the runner itself
+
+SPEC_TIMEOUT = 60.0
+"""For the spec on standard input: who starts the runner writes it at once; nothing comes where nobody does.
+Long, because the machine may be busy."""
+
 # -- OpenCode: the process
 
 START_TIMEOUT = 60.0
-"""From its start to healthy: measured 2.2–2.9 s alone on 2 cores; the rest is for a machine under load."""
+"""From its start to healthy: measured 2.2–2.9 s alone on 2 cores; the rest is for a machine under load. Doubled with
+each try."""
+
+START_TIMEOUT_MAX = 240.0
+"""For one try, however busy the machine: with 20 other programs to each core a start has taken more than 120 s
+(seen)."""
+
+START_PROGRESS = 0.1
+"""Seconds of processor time within one time-out that show that a program gets on: OpenCode's whole start takes 1.6 s of
+it (measured), and one that hangs uses none."""
 
 PROBE_TIMEOUT = 1.0
 """One health probe: a request in the half second after `listen` is accepted and never answered (measured)."""
@@ -46,6 +61,10 @@ PROMPT_TIMEOUT = 20.0
 
 READY_TIMEOUT = 25.0
 """How long a prompt waits for an OpenCode that is being restarted."""
+
+RENEW_TIMEOUT = 240.0
+"""How long a turn that OpenCode broke off waits for the next OpenCode: one slow start (START_TIMEOUT_MAX), and less
+than the five minutes of silence after which the ledger takes the runner to hang."""
 
 # -- OpenCode: its stream of events
 
@@ -158,6 +177,21 @@ CLONE_TIMEOUT = 1800.0
 GIT_TIMEOUT = 30.0
 """Any other git command."""
 
+SUBMODULES_TIMEOUT = 600.0
+"""All submodules of a repository together: a session can begin without them."""
+
+LFS_TIMEOUT = 600.0
+"""Likewise for its files in Git LFS."""
+
+CHECKOUT_WORDS = 300
+"""Characters of git's words in a boot step's detail: its last ones say why."""
+
+ATTRIBUTE_FILES = 1_000
+"""`.gitattributes` looked at for Git LFS: where it is used, the first one nearly always names it."""
+
+ATTRIBUTE_BYTES = 1 << 16
+"""Of each: a line names a pattern, some dozen are usual."""
+
 # -- relay
 
 RELAY_CONNECT_TIMEOUT = 5.0
@@ -174,6 +208,9 @@ RELAY_BUFFER_BYTES = 1 << 20
 SERVICE_START_TIMEOUT = 30.0
 """Until the gateway or the process service says that it serves: half a second of Python's start alone; the rest is for
 a machine under load."""
+
+SERVICE_START_TIMEOUT_MAX = 120.0
+"""Likewise, while it uses processor time: beginning again takes longer than waiting (seen)."""
 
 SERVICE_STOP_GRACE = 2.0
 """Between SIGTERM and SIGKILL: both promise to end within this time."""

@@ -77,6 +77,7 @@ class Machine:
                     workspace=spec.workspace,
                     spool_dir=str(self._home / ".valet" / "processes"),
                     environment=self._environment | {"TERM": "xterm-256color"},
+                    session_id=spec.session_id,
                 )
             ),
             environment=own,
@@ -96,6 +97,7 @@ class Machine:
                     host=spec.gateway_host,
                     port=spec.gateway_port,
                     secure=spec.gateway_secure,
+                    frame_ancestors=spec.gateway_frame_ancestors,
                     control_socket=str(self.control_socket),
                     tools_socket=str(self.tools_socket),
                     processes_socket=str(processes_socket),

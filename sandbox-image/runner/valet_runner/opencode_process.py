@@ -19,6 +19,7 @@ from valet_runner import limits, opencode_config, processes
 from valet_runner.errors import OpencodeFailed, OpencodeRefused, OpencodeUnavailable
 from valet_runner.opencode_client import OpencodeClient
 from valet_runner.opencode_config import Surroundings
+from valet_runner.patience import until_started
 from valet_runner.tools import skills
 
 _LISTENING = re.compile(rb"listening on (http://\S+)")
@@ -33,7 +34,8 @@ class OpencodeProcess:
     """OpenCode, restarted whenever it ends. `run()` is its life; `client()` gives whoever needs it the present one.
 
     `ended` is called when a healthy one is gone, before the next is started; `healthy` when one can be used, with
-    whether it is the first. `reachable` is told which one runs, and none when it is gone.
+    whether it is the first; `delayed`, with the reason, when the first is tried once more. `reachable` is told which
+    one runs, and none when it is gone.
     """
 
     def __init__(
@@ -53,6 +55,7 @@ class OpencodeProcess:
         self.version = ""
         self.ended: Callable[[str], Awaitable[None]] | None = None
         self.healthy: Callable[[bool], Awaitable[None]] | None = None
+        self.delayed: Callable[[str], None] | None = None
 
     async def client(self, timeout: float) -> OpencodeClient:
         """The running OpenCode, waited for if need be.
@@ -111,7 +114,7 @@ class OpencodeProcess:
             while True:
                 began = loop.time()
                 try:
-                    await self._start()
+                    await self._start(starts if not ever else 0)
                     first, ever = not ever, True
                     if self.healthy:
                         await self.healthy(first)
@@ -129,6 +132,8 @@ class OpencodeProcess:
                     self._failed = OpencodeFailed(f"{detail}\n{self._output()}".strip())
                     self._ready.set()
                     return
+                if not ever and self.delayed:
+                    self.delayed(f"{detail}; it is started again, {starts + 1} of {limits.FIRST_STARTS}")
                 if loop.time() - began > limits.RESTART_RESET:
                     wait = limits.RESTART_WAIT
                 await asyncio.sleep(wait)
@@ -136,7 +141,7 @@ class OpencodeProcess:
         finally:
             await self._stop()
 
-    async def _start(self) -> None:
+    async def _start(self, tries: int) -> None:
         config_file = _write_config(self._config_dir, self._config())
         password = secrets.token_urlsafe(24)
         self._last_words.clear()
@@ -167,20 +172,15 @@ class OpencodeProcess:
             raise OpencodeUnavailable(f"{self._spec.opencode} cannot be started: {error}") from error
         assert self._process.stdin
         self._process.stdin.write(f"{password}\n".encode())
+        began = asyncio.get_running_loop().time()
+        patience = min(limits.START_TIMEOUT * 2**tries, limits.START_TIMEOUT_MAX)
         try:
-            async with asyncio.timeout(limits.START_TIMEOUT):
-                url = await self._listening()
-                client = OpencodeClient(url, password, self._spec.workspace)
-                is_open: bool | None = None
-                while is_open is None:
-                    if await _healthy(client):
-                        is_open = await _is_open(client)
-                    elif self._process.returncode is not None:
-                        raise OpencodeUnavailable("OpenCode ended while it started")
-                    else:
-                        await asyncio.sleep(limits.PROBE_WAIT)
+            client, is_open = await until_started(
+                self._answering(password), pid=self._process.pid, patience=patience, most=limits.START_TIMEOUT_MAX
+            )
         except TimeoutError as error:
-            raise OpencodeUnavailable(f"OpenCode is not healthy after {limits.START_TIMEOUT:.0f} s") from error
+            took = asyncio.get_running_loop().time() - began
+            raise OpencodeUnavailable(f"OpenCode is not healthy after {took:.0f} s") from error
         self.version = (await client.health()).version
         if is_open:
             raise OpencodeUnavailable("OpenCode did not take its password, and the agent could call it")
@@ -193,6 +193,20 @@ class OpencodeProcess:
         self._client = client
         self._ready.set()
         self._reachable(client)
+
+    async def _answering(self, password: str) -> tuple[OpencodeClient, bool]:
+        """The started OpenCode once it answers, and whether it does so to anybody."""
+        assert self._process
+        client = OpencodeClient(await self._listening(), password, self._spec.workspace)
+        while True:
+            if await _healthy(client):
+                is_open = await _is_open(client)
+                if is_open is not None:
+                    return client, is_open
+            elif self._process.returncode is not None:
+                raise OpencodeUnavailable("OpenCode ended while it started")
+            else:
+                await asyncio.sleep(limits.PROBE_WAIT)
 
     @property
     def _config_dir(self) -> Path:

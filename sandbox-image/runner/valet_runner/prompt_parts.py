@@ -30,9 +30,11 @@ InputPart = TextInput | FileInput
 class AttachmentSource(Protocol):
     """Fetches what came with a prompt."""
 
-    async def parts(self, attachments: list[Attachment]) -> Sequence[InputPart]: ...
+    async def parts(self, attachments: list[Attachment], *, model: str | None = None) -> Sequence[InputPart]: ...
 
 
-async def of_prompt(source: AttachmentSource, text: str, attachments: list[Attachment]) -> list[InputPart]:
-    """A prompt's text and its files."""
-    return [TextInput(text=text), *(await source.parts(attachments) if attachments else [])]
+async def of_prompt(
+    source: AttachmentSource, text: str, attachments: list[Attachment], *, model: str | None = None
+) -> list[InputPart]:
+    """A prompt's text and its files, for a model (`provider/model`)."""
+    return [TextInput(text=text), *(await source.parts(attachments, model=model) if attachments else [])]

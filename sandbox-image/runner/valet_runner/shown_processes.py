@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 from valet_protocol.events.machine import ProcessInfo
 
-from valet_runner import limits, terminal_text
+from valet_runner import frames, limits, preambles, terminal_text
 
 _FILE = Path(".valet") / "shown-processes.json"
 
@@ -33,6 +33,7 @@ def told(process: ProcessInfo, output: bytes, *, offset: int, head: bytes = b"")
         id=process.id,
         text=(
             "The following command was executed by the user in a terminal of this sandbox.\n"
+            f"<process>{process.id}</process>\n"
             f"<command>{shlex.join([process.command, *process.args])}</command>\n"
             f"<directory>{process.cwd}</directory>\n<ended>{ended}</ended>\n"
             f"<output>\n{_excerpt(process, head, output, offset)}\n</output>"
@@ -74,6 +75,16 @@ class ShownProcesses:
         waiting = self.waiting()
         if all(other.id != shown.id for other in waiting):
             self._keep([*waiting, shown][-limits.SHOWN_PROCESSES :])
+
+    async def untold(self, client: preambles.Messages, session: frames.Session) -> list[Shown]:
+        """What the conversation's next prompt is to begin with. What it holds already is not kept any longer: a runner
+        died before it could say so. Raises what the client raises."""
+        waiting = self.waiting()
+        if not waiting:
+            return []
+        due = preambles.due((one.text for one in waiting), session, await client.messages(session.id))
+        self.given(one for one in waiting if one.text not in due)
+        return [one for one in waiting if one.text in due]
 
     def given(self, shown: Iterable[Shown]) -> None:
         """OpenCode has them."""

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from valet_protocol.sandbox_spec import RunnerSpec
 
-from valet_runner import processes, snapshot_files, work_limits, workspace
+from valet_runner import processes, snapshot_files, work_limits, workspace_git
 from valet_runner.errors import GitFailed
 from valet_runner.snapshot_files import Seen
 from valet_runner.work_limits import Bounds
@@ -211,7 +211,7 @@ class Snapshots:
         return await self._run(*options, *arguments, env=env, limit=limit, stdin=stdin)
 
     async def _in_workspace(self, *arguments: str, fine: tuple[int, ...] = (0,)) -> bytes:
-        return await self._run(*workspace.SAFE, *arguments, env=self._env, fine=fine)
+        return await self._run(*workspace_git.SAFE, *arguments, env=self._env, fine=fine)
 
     async def _run(
         self,
@@ -234,7 +234,7 @@ class Snapshots:
         except (OSError, TimeoutError) as error:
             raise GitFailed(f"git: {str(error) or type(error).__name__}") from error
         if done.code not in fine and not (limit is not None and len(done.stdout) >= limit):
-            words = workspace.git_words(done.stderr.decode(errors="replace"))
+            words = workspace_git.git_words(done.stderr.decode(errors="replace"))
             raise GitFailed(words or f"git {arguments[0]} ended with status {done.code}")
         return done.stdout
 

@@ -15,6 +15,7 @@ from valet_service import logs
 from valet_runner import limits, processes
 from valet_runner.boot_steps import BootSteps
 from valet_runner.errors import ServiceUnavailable
+from valet_runner.patience import until_started
 
 _log = logs.get(__name__)
 
@@ -111,8 +112,7 @@ class Supervised:
             self._process = await processes.start(
                 sys.executable,
                 # the folder is the agent's: a module that it has put there would be run with what this one is told
-                "-P",
-                "-s",
+                "-Ps",
                 "-m",
                 self._module,
                 env=self._environment,
@@ -122,20 +122,29 @@ class Supervised:
             )
         except OSError as error:
             raise ServiceUnavailable(f"{self._module} cannot be started: {error.strerror or error}") from error
-        assert self._process.stdin
-        assert self._process.stdout
+        began = self._clock()
         try:
-            async with asyncio.timeout(limits.SERVICE_START_TIMEOUT):
-                self._process.stdin.write(self._spec)
-                await self._process.stdin.drain()
-                self._process.stdin.close()
-                while (line := await self._process.stdout.readline()) != b"READY\n":
-                    if not line:
-                        raise ServiceUnavailable(f"it ended with status {await self._process.wait()} as it started")
+            await until_started(
+                self._served(self._process),
+                pid=self._process.pid,
+                patience=limits.SERVICE_START_TIMEOUT,
+                most=limits.SERVICE_START_TIMEOUT_MAX,
+            )
         except TimeoutError as error:
-            raise ServiceUnavailable(f"it did not get ready within {limits.SERVICE_START_TIMEOUT:.0f} s") from error
+            raise ServiceUnavailable(f"it did not get ready within {self._clock() - began:.0f} s") from error
         except OSError as error:
             raise ServiceUnavailable(f"it ended as it started: {error.strerror or error}") from error
+
+    async def _served(self, process: asyncio.subprocess.Process) -> None:
+        """Give it its spec; returns when it serves."""
+        assert process.stdin
+        assert process.stdout
+        process.stdin.write(self._spec)
+        await process.stdin.drain()
+        process.stdin.close()
+        while (line := await process.stdout.readline()) != b"READY\n":
+            if not line:
+                raise ServiceUnavailable(f"it ended with status {await process.wait()} as it started")
 
     async def _clear_away(self) -> None:
         if self._process:

@@ -62,6 +62,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     """OpenCode's refusal of a command, where its stream does not give a better reason."""
     lost: bool = False
     """Whether OpenCode died under it."""
+    renewed: bool = False
+    """Whether another OpenCode has it because one broke it off."""
 
     @property
     def turn_id(self) -> str:
@@ -70,13 +72,13 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def attempt(self) -> int:
-        """Which model of the chain has it, counted from 0."""
-        return len(self.tried)
+        """Which try this is, counted from 0: each has message ids of its own."""
+        return len(self.tried) + self.renewed
 
     @property
     def model(self) -> str:
         """The model that has it."""
-        return chain(self.fact)[self.attempt]
+        return chain(self.fact)[len(self.tried)]
 
 
 def chain(fact: facts.TurnDispatched) -> list[str]:
@@ -96,8 +98,8 @@ def settled(state: BridgeState, turn: Turn) -> bool:
     an error and no message at all. A prompt that came meanwhile is answered in the same run, unless that breaks off.
     """
     last = state.last
-    if last is None:
-        return state.error is not None
+    if last is None:  # an abort that nobody asked for may be the last word of the turn before
+        return state.error is not None and broken_off(state, turn) is None
     if not last.reported:
         return False
     broken = last.error is not None or state.error is not None or turn.interrupted or turn.giving_up is not None
@@ -120,6 +122,25 @@ def error(state: BridgeState, turn: Turn) -> AgentError | None:
     if last.error is None and last.finish is None:
         return state.error
     return last.error
+
+
+def broken_off(state: BridgeState, turn: Turn) -> AgentError | None:
+    """OpenCode's words, where it has broken the turn off although nobody asked for that.
+
+    An abort that hits OpenCode while it sets itself up for its first prompt stays in that set-up, which then breaks off
+    every prompt (seen with 1.18.33): "All fibers interrupted", or an abort that nobody has sent.
+    """
+    if turn.interrupted or turn.lost or turn.failure is not None or turn.giving_up is not None:
+        return None
+    why = error(state, turn)
+    return why if why is not None and (why.name == _ABORTED or _BROKEN in why.message) else None
+
+
+def left_something(state: BridgeState, turn: Turn) -> bool:
+    """Whether the present try has said or done anything. Taking it back would take back prompts that steered it,
+    too."""
+    steered = any(steered.message_id > state.since for steered in turn.steered)
+    return steered or any(message.spoke for message in state.own.values())
 
 
 def review(state: BridgeState, turn: Turn) -> ReviewCompleted | AgentError:
@@ -160,14 +181,23 @@ def outcome(state: BridgeState, turn: Turn, now: float) -> TurnEnded:
     )
 
 
+def unaccounted(turn: Turn) -> TurnEnded:
+    """The end of a turn of which it cannot be said what it came to: the runner is at fault."""
+    message = "The runner failed as it ended the turn; its log says why. What the agent did is in the workspace."
+    return TurnEnded(turn_id=turn.turn_id, status="failed", error=AgentError(name="runner_failed", message=message))
+
+
 def _verdict(state: BridgeState, turn: Turn) -> tuple[TurnStatus, AgentError | None]:
     if turn.interrupted or turn.lost:
         return "interrupted", turn.failure
     if turn.failure is not None:
         return "failed", turn.failure
-    why = error(state, turn)
-    if why is not None:
-        return ("interrupted" if why.name == "MessageAbortedError" else "failed"), why
+    if why := broken_off(state, turn):
+        return "failed", msgspec.structs.replace(
+            _BROKEN_OFF, message=f"{_BROKEN_OFF.message} (OpenCode: {why.message})"
+        )
+    if why := error(state, turn):
+        return "failed", why
     if turn.fact.kind == "review" and isinstance(reviewed := review(state, turn), AgentError):
         return "failed", reviewed
     if state.last is None and turn.review is None:
@@ -187,10 +217,14 @@ def _with_chain(turn: Turn, why: AgentError) -> AgentError:
     return msgspec.structs.replace(why, message="; ".join([*reasons, f"{turn.model}: {why.message}"]))
 
 
+_ABORTED = "MessageAbortedError"
 _BROKEN = "All fibers interrupted"
+_BROKEN_OFF = AgentError(
+    name="broken_off",
+    message="OpenCode broke the turn off, which nobody had asked for. It is being replaced; send the prompt again.",
+)
 
 
 def leaves_opencode_broken(ended: TurnEnded) -> bool:
-    """Whether OpenCode cannot answer any prompt from now on: an abort broke its own set-up off, and it answers every
-    prompt with that. Only another OpenCode can (seen with 1.18.33)."""
-    return ended.error is not None and _BROKEN in ended.error.message
+    """Whether OpenCode would break off every further prompt as well, so that only another OpenCode can answer."""
+    return ended.error is not None and ended.error.name == _BROKEN_OFF.name

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 from valet_protocol.sandbox_spec import RunnerSpec
 
-from valet_runner import limits, processes, workspace
+from valet_runner import limits, processes, workspace, workspace_git
 from valet_runner.errors import GitFailed
 
 _STASH = "refs/stash"
@@ -52,11 +52,11 @@ async def write_bundle(
 async def _git(spec: RunnerSpec, env: Mapping[str, str], *arguments: str) -> str:
     try:
         done = await processes.run(
-            "git", *workspace.SAFE, *arguments, env=env, cwd=spec.workspace, timeout=limits.GIT_TIMEOUT
+            "git", *workspace_git.SAFE, *arguments, env=env, cwd=spec.workspace, timeout=limits.GIT_TIMEOUT
         )
     except (OSError, TimeoutError) as error:
         raise GitFailed(f"git: {str(error) or type(error).__name__}") from error
     if done.code != 0:
-        words = workspace.git_words(done.stderr.decode(errors="replace"))
+        words = workspace_git.git_words(done.stderr.decode(errors="replace"))
         raise GitFailed(words or f"git {arguments[0]} ended with status {done.code}")
     return done.stdout.decode(errors="replace").strip()

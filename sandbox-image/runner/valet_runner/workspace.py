@@ -1,6 +1,5 @@
 """The working copy: cloned once, kept for as long as the session."""
 
-import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,22 +8,14 @@ import msgspec
 from valet_protocol.sandbox_spec import RunnerSpec
 from valet_service import logs
 
-from valet_runner import limits, processes
+from valet_runner import checkout, limits, processes
 from valet_runner.errors import CloneFailed
-
-SAFE = ("-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.quotePath=false")
-"""Options with which git runs nothing that the workspace's configuration names, where no filter is needed."""
+from valet_runner.workspace_git import git_words
 
 _log = logs.get(__name__)
 
 _UNFINISHED = Path(".valet") / "workspace-unfinished"
 _NOBODY = {"NAME": "Valet", "EMAIL": "valet@valet.invalid", "DATE": "2000-01-01T00:00:00Z"}
-
-_PROGRESS = re.compile(
-    r"^(remote: )?(Enumerating|Counting|Compressing|Receiving|Resolving|Updating|Filtering|Cloning)\b"
-    r"|^remote: Total|^warning: redirecting|^Checking connectivity"
-)
-_CREDENTIALS = re.compile(r"([a-z][a-z0-9+.-]*://)[^/@\s]+@")
 
 
 class WorkingCopy(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +32,8 @@ class Prepared(WorkingCopy, frozen=True, kw_only=True):
 
     base: str | None
     """The commit its changes are counted from: the given one where the repository has it, else HEAD."""
-
-
-def git_words(stderr: str) -> str:
-    """What git said, without progress and without user names and passwords in URLs."""
-    lines = [line.strip() for line in re.split(r"[\r\n]+", stderr)]
-    said = "\n".join(line for line in lines if line and not _PROGRESS.search(line))
-    return _CREDENTIALS.sub(r"\1", said)
+    detail: str = ""
+    """What came of submodules and of files in Git LFS, for people."""
 
 
 async def prepare(
@@ -79,10 +65,11 @@ async def prepare(
         base_commit = None
     if new and base_commit:
         await _git("reset", "--quiet", "--hard", base_commit, cwd=spec.workspace, env=env)
+    detail = await checkout.complete(spec, env) if new and spec.repo is not None else ""
     if new and not restores:
         finished(spec)
     now = await where(spec, env)
-    return Prepared(head=now.head, branch=now.branch, base=base_commit or now.head)
+    return Prepared(head=now.head, branch=now.branch, base=base_commit or now.head, detail=detail)
 
 
 def is_unfinished(spec: RunnerSpec) -> bool:

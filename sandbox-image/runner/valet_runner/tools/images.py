@@ -105,12 +105,7 @@ class Images:
 def sees(spec: RunnerSpec) -> bool:
     """Whether the session's model takes pictures. One that does not would be told by OpenCode to report an error to
     people in the place of the picture (1.18.33). Of built-in providers' models OpenCode knows it itself. Pure."""
-    provider_id, _, model_id = spec.model.partition("/")
-    for provider in spec.providers:
-        if provider.id == provider_id:
-            declared = [model.images for model in provider.models if model.id == model_id]
-            return declared[0] if declared else provider.builtin
-    return False
+    return attachment_kinds.takes("image", spec.providers, spec.model)
 
 
 def read_file(workspace: Path, named: str) -> bytes:

@@ -32,6 +32,7 @@ class _Wanted(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     protocol: str
     description: str
+    keep_prefix: bool
 
 
 class Gateway:
@@ -95,7 +96,12 @@ class Tunnels:
 
     async def register(self, request: RegisterTunnel) -> Answer:
         """One more, or another port for one."""
-        wanted = _Wanted(port=request.port, protocol=request.protocol, description=request.description or "")
+        wanted = _Wanted(
+            port=request.port,
+            protocol=request.protocol,
+            description=request.description or "",
+            keep_prefix=request.keep_prefix,
+        )
         tunnels = await self._gateway.put(request.tunnel_name, wanted)
         await store(self._say, TunnelsChanged(tunnels=tunnels))
         return await self._registered(request.tunnel_name, tunnels)
@@ -123,6 +129,7 @@ def _view(tunnel: Tunnel) -> TunnelView:
         port=tunnel.port,
         protocol=tunnel.protocol,
         description=tunnel.description,
+        keep_prefix=tunnel.keep_prefix,
         path=f"/t/{tunnel.name}/",
     )
 
