@@ -47,6 +47,17 @@ def test_the_terminal_draws_every_colour_and_answers_no_question_twice(
     assert page.value(f"/[$#] echo again-/.test({rows})"), page.value(rows)
 
 
+def test_emoji_and_wide_characters_take_two_columns(platform: Platform, session: str, page: Page) -> None:
+    page.open(address(platform, session, "ttyd"))
+    rows = "(document.querySelector('.xterm-rows')?.innerText ?? '')"
+    page.until(f"{rows}.includes('$')", "the shell's prompt")
+    # the terminal is asked where its cursor is after one of each
+    ask = "IFS=';' read -rs -t 5 -d R -p $'\\e[6n' row column"
+    page.type(f"clear; printf '\\n🚀漢'; {ask}; echo; echo wide-$((40 + 5)) $column")
+    page.until(f"/wide-45 [0-9]/.test({rows})", "the terminal's answer")
+    assert page.value(f"{rows}.match(/wide-45 ([0-9]+)/)[1]") == "5", page.value(rows)
+
+
 @pytest.mark.skipif(
     any(shutil.which(program) is None for program in DESKTOP) or not Path("/usr/share/novnc").is_dir(),
     reason=f"no desktop on this machine (Debian: {' '.join(DESKTOP).lower()} novnc)",

@@ -141,15 +141,27 @@ def test_the_terminals_page_is_fetched_once_and_holds_what_a_browser_needs(
 
     monkeypatch.setattr(tools, "verify", lambda tarball, integrity: None)
     place = ensure_page(tmp_path, fetch)
-    assert asked == [("@xterm/xterm", "6.0.0"), ("@xterm/addon-fit", "0.11.0")]
+    packages = [("@xterm/xterm", "6.0.0"), ("@xterm/addon-fit", "0.11.0"), ("@xterm/addon-unicode11", "0.9.0")]
+    assert asked == packages
     files = {str(path.relative_to(place)) for path in place.rglob("*") if path.is_file()}
     own = {name.removeprefix("package/") for name in PAGE}
-    assert files == {f"{part}/{name}" for part in ("xterm", "addon-fit") for name in own}
+    assert files == {f"{part}/{name}" for part in ("xterm", "addon-fit", "addon-unicode11") for name in own}
     assert ensure_page(tmp_path, fetch) == place
     assert ensure_page(tmp_path, fetch, data="another").is_dir()
-    assert len(asked) == 2
+    assert asked == packages
     told = tools.Tools(opencode=place, git=place, rg=place, bwrap=None, xterm=place).environment()
     assert told["VALET_XTERM_DIR"] == str(place)
+
+
+def test_without_a_network_the_terminals_page_of_an_earlier_start_will_do(tmp_path: Path) -> None:
+    def unreachable(package: str, version: str, directory: Path, progress: Progress) -> Path:
+        raise FetchFailed("no network")
+
+    with pytest.raises(FetchFailed):
+        ensure_page(tmp_path, unreachable)
+    before = tmp_path / "data" / "xterm-6.0.0"
+    before.mkdir(parents=True)
+    assert ensure_page(tmp_path, unreachable) == before
 
 
 def test_a_terminals_page_that_is_not_the_published_one_is_refused(

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from valet_local import limits, wheels
-from valet_local.errors import BadDownload, ToolMissing
+from valet_local.errors import BadDownload, FetchFailed, ToolMissing
 from valet_local.identity import identify
 
 OPENCODE_VERSION = "1.18.33"
@@ -31,8 +31,13 @@ XTERM_VERSION = "6.0.0"
 _TERMINAL_PAGE = (
     ("xterm", "@xterm/xterm", XTERM_VERSION),
     ("addon-fit", "@xterm/addon-fit", "0.11.0"),
+    ("addon-unicode11", "@xterm/addon-unicode11", "0.9.0"),
 )
 """The packages of the terminal's page: directory, package, version."""
+
+_TERMINAL_PAGE_NAME = f"xterm-{XTERM_VERSION}-unicode11"
+_TERMINAL_PAGE_BEFORE = f"xterm-{XTERM_VERSION}"
+"""The directory of these packages, and that of those before them: without a network the older ones do."""
 
 _INTEGRITY = {
     "opencode-linux-x64": (
@@ -44,6 +49,9 @@ _INTEGRITY = {
     "@xterm/xterm": "sha512-TQwDdQGtwwDt+2cgKDLn0IRaSxYu1tSUjgKarSDkUM0ZNiSRXFpjxEsvc/Zgc5kq5omJ+V0a8/kIM2WD3sMOYg==",
     "@xterm/addon-fit": (
         "sha512-jYcgT6xtVYhnhgxh3QgYDnnNMYTcf8ElbxxFzX0IZo+vabQqSPAjC3c1wJrKB5E19VwQei89QCiZZP86DCPF7g=="
+    ),
+    "@xterm/addon-unicode11": (
+        "sha512-FxDnYcyuXhNl+XSqGZL/t0U9eiNb/q3EWT5rYkQT/zuig8Gz/VagnQANKHdDWFM2lTMk9ly0EFQxxxtZUoRetw=="
     ),
 }
 """npm's `dist.integrity` of the tested platforms. For others npm itself checks what it fetches against what
@@ -114,11 +122,11 @@ def ensure_opencode(
 
 def ensure_terminal_page(data_tools: Path, cache: Path, *, fetch: Fetch, progress: Progress) -> Path:
     """The directory of the terminal page's packages below `data_tools`; fetched when neither that nor the cache has
-    it.
+    it. Where they cannot be fetched, those of an earlier Valet will do.
 
     Raises `FetchFailed` and `BadDownload`.
     """
-    wanted, shared = (root / f"xterm-{XTERM_VERSION}" for root in (data_tools, cache))
+    wanted, shared = (root / _TERMINAL_PAGE_NAME for root in (data_tools, cache))
     if wanted.is_dir():
         return wanted
 
@@ -131,7 +139,13 @@ def ensure_terminal_page(data_tools: Path, cache: Path, *, fetch: Fetch, progres
             shutil.rmtree(into)
 
     if not shared.is_dir():
-        _place(shared / "xterm" / "package.json", fill, of=shared)
+        try:
+            _place(shared / "xterm" / "package.json", fill, of=shared)
+        except FetchFailed:
+            before = data_tools / _TERMINAL_PAGE_BEFORE
+            if before.is_dir():
+                return before
+            raise
     _place(wanted / "xterm" / "package.json", lambda fresh: _copy_tree(shared, fresh), of=wanted)
     return wanted
 

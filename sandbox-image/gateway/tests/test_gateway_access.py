@@ -250,7 +250,7 @@ async def test_a_gateway_that_was_killed_lets_nobody_in_before_it_is_told_who_ma
 async def test_who_took_the_tools_token_along_gets_nothing_by_it_from_outside(gateway: GatewayProcess) -> None:
     bearer = {"Authorization": f"Bearer {TOOLS_TOKEN}"}
     assert gateway.spec.socket
-    for connector, status in ((aiohttp.UnixConnector(gateway.spec.socket), 401), (aiohttp.TCPConnector(), 502)):
+    for connector, status in ((aiohttp.UnixConnector(gateway.spec.socket), 401), (aiohttp.TCPConnector(), 503)):
         async with aiohttp.ClientSession(connector=connector, headers=bearer) as client:
             assert await _status(client, f"{gateway.url}/mcp") == status
 

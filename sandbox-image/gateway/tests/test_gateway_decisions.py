@@ -7,7 +7,7 @@ from valet_gateway import admission, cookies, headers, origins, provider_documen
 from valet_gateway import ttyd_protocol as ttyd
 from valet_gateway.admission import Access, Door, Shown
 from valet_gateway.cookies import Grant
-from valet_gateway.errors import BadTarget, HeadRefused, MethodRefused, NotAdmitted
+from valet_gateway.errors import AgentsOnly, BadTarget, HeadRefused, MethodRefused, NotAdmitted
 from valet_gateway.headers import Onward
 from valet_gateway.targets import Target
 from valet_gateway.testing import KEY, SESSION, TOOLS_TOKEN, token
@@ -108,10 +108,26 @@ def test_a_persons_token_opens_its_service_only(path: str, services: set[str]) -
     for service in every:
         try:
             admission.admit(routes.find(path), Shown(bearer=token(service)), DOOR, ALL, time.time())
-        except NotAdmitted:
+        except (NotAdmitted, AgentsOnly):
             continue
         opened.add(service)
     assert opened == services
+
+
+@pytest.mark.parametrize("path", ["/api/memories", "/mcp", "/opencode/session"])
+def test_who_is_let_in_elsewhere_is_told_that_no_token_of_a_person_opens_this(path: str) -> None:
+    """Bug class: "open it again" is said of what never opens."""
+    good, expired = (Grant(sub="usr_1", until={"ttyd": until}) for until in (2**40, 1))
+    for shown in (Shown(bearer=token("vscode")), Shown(url_token=token()), Shown(cookies=(expired, good))):
+        with pytest.raises(AgentsOnly):
+            admission.admit(routes.find(path), shown, DOOR, ALL, time.time())
+    out = Access(seq=9, since={})
+    for shown in (Shown(cookies=(expired,)), Shown(bearer=token(seconds=-1)), Shown(bearer="x"), Shown()):
+        with pytest.raises(NotAdmitted):
+            admission.admit(routes.find(path), shown, DOOR, ALL, time.time())
+    for shown in (Shown(cookies=(good,)), Shown(bearer=token("vscode"))):
+        with pytest.raises(NotAdmitted):
+            admission.admit(routes.find(path), shown, DOOR, out, time.time())
 
 
 def test_the_tools_token_opens_the_tools_and_nothing_else() -> None:
@@ -136,7 +152,7 @@ def test_only_the_platform_reaches_the_agents_server_and_gets_no_cookie_for_it()
     assert admitted.grant is None
     forged = Grant(sub="platform", until={"opencode": 2**40, "*": 2**40})
     for shown in (Shown(cookies=(forged,)), Shown(bearer=token("opencode")), Shown(bearer=token("*", sub="platform"))):
-        with pytest.raises(NotAdmitted):
+        with pytest.raises(AgentsOnly):
             admission.admit(route, shown, DOOR, ALL, time.time())
 
 

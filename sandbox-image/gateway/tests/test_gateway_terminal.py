@@ -218,7 +218,7 @@ async def test_a_killed_gateway_loses_no_process_no_output_no_tunnel_and_no_cook
         process = (await response.json())["id"]
         cookie = response.headers["Set-Cookie"].split(";")[0]
     url = f"{gateway.url}/v1/processes/{process}/connect?offset="
-    tunnel = {"port": free_port(), "protocol": "http", "description": "kept"}
+    tunnel = {"port": free_port(), "protocol": "http", "description": "kept", "keep_prefix": False}
     assert (await gateway.control("PUT", "/tunnels/kept", tunnel))[0] == 200
 
     got = b""

@@ -16,6 +16,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import WSMsgType, web
+from valet_gateway import limits
 from valet_gateway.testing import KEY, SESSION, TOOLS_TOKEN, GatewayProcess, Program, folder, spec, token
 from yarl import URL
 
@@ -338,9 +339,13 @@ async def test_the_agents_programs_reach_the_tools_and_a_person_only_the_tunnels
     assert reached.header("Authorization") == []
     async with client.get(f"{gateway.url}/api/tunnels", headers=_bearer(token("t", sub="usr_9"))) as response:
         assert (await _reached(response)).header("X-Valet-Subject") == ["usr_9"]
-    for path, shown in (("/api/tasks", token("*")), ("/ttyd/", TOOLS_TOKEN), ("/v1/processes", TOOLS_TOKEN)):
+    for path, shown, status in (
+        ("/api/tasks", token("*"), 403),
+        ("/ttyd/", TOOLS_TOKEN, 401),
+        ("/v1/processes", TOOLS_TOKEN, 401),
+    ):
         async with client.get(f"{gateway.url}{path}", headers=_bearer(shown)) as response:
-            assert response.status == 401
+            assert response.status == status
 
 
 async def test_the_agents_server_is_the_platforms_alone_and_shows_no_keys(
@@ -360,7 +365,7 @@ async def test_the_agents_server_is_the_platforms_alone_and_shows_no_keys(
     async with client.put(f"{gateway.url}/opencode/auth/openai", headers=platform, data="{}") as response:
         assert response.status == 403
     async with client.get(f"{gateway.url}/opencode/session", headers=_bearer(token("*"))) as response:
-        assert response.status == 401
+        assert response.status == 403
     assert (await gateway.control("DELETE", "/opencode"))[0] == 200
 
 
@@ -613,8 +618,10 @@ async def test_an_oversized_message_is_refused_by_its_length_alone(gateway: Gate
     writer.write(head.encode() + bytes([0x82, 0xFF]) + (1 << 40).to_bytes(8, "big") + b"\0\0\0\0" + b"x" * 1000)
     async with asyncio.timeout(TIMEOUT):
         await reader.readuntil(b"\r\n\r\n")
-        said = await reader.read(4)
+        said = await reader.readexactly(4)
+        reason = await reader.readexactly(said[1] - 2)
     assert (said[0], int.from_bytes(said[2:4], "big")) == (0x88, 1009)
+    assert str(limits.MESSAGE_BYTES) in reason.decode()
     writer.close()
 
 

@@ -11,7 +11,7 @@ from valet_service.sandbox_token import BadToken, Claims
 
 from valet_gateway import cookies
 from valet_gateway.cookies import Grant
-from valet_gateway.errors import NotAdmitted
+from valet_gateway.errors import AgentsOnly, NotAdmitted
 from valet_gateway.routes import Route
 
 AGENT = "agent"
@@ -75,7 +75,8 @@ class Admitted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def admit(route: Route, shown: Shown, door: Door, access: Access | None, now: float) -> Admitted:
-    """Who may use a route. Raises `NotAdmitted`, and `Unavailable` while there is no `access` to judge people by.
+    """Who may use a route. Raises `NotAdmitted`, `AgentsOnly`, and `Unavailable` while there is no `access` to judge
+    people by.
 
     A sandbox token is judged by itself: a bad one is not made good by a cookie beside it.
     """
@@ -86,16 +87,19 @@ def admit(route: Route, shown: Shown, door: Door, access: Access | None, now: fl
         if not shown.inside:
             raise NotAdmitted("the tools token is good inside the sandbox only")
         return Admitted(subject=AGENT, by="tools_token", authorization_is_ours=True)
-    if route.service is None:
-        raise NotAdmitted("only the agent's own programs may use this, with the tools token")
     if token is not None:
         try:
             claims = sandbox_token.verify(door.key, token, session_id=door.session_id, now=now)
         except BadToken as error:
             raise NotAdmitted(str(error)) from None
-        if not sandbox_token.opens(claims, route.service):
-            raise NotAdmitted(f"a token for {claims.svc} of {claims.sub} does not open {route.service}")
         _check(access, claims.sub, claims.seq)
+        if route.service is None:
+            raise AgentsOnly
+        if not sandbox_token.opens(claims, route.service):
+            # no other token of a person opens it either
+            if route.service == "opencode":
+                raise AgentsOnly
+            raise NotAdmitted(f"a token for {claims.svc} of {claims.sub} does not open {route.service}")
         return Admitted(
             subject=claims.sub,
             by="token",
@@ -105,13 +109,16 @@ def admit(route: Route, shown: Shown, door: Door, access: Access | None, now: fl
         )
     refused: NotAdmitted | None = None
     for cookie in shown.cookies:
-        if route.service == "opencode" or not cookie.opens(route.service, now):
+        service = None if route.service == "opencode" else route.service
+        if not (cookie.is_good(now) if service is None else cookie.opens(service, now)):
             continue
         try:
             _check(access, cookie.sub, cookie.seq)
         except NotAdmitted as error:
             refused = error
             continue
+        if service is None:
+            raise AgentsOnly
         return Admitted(subject=cookie.sub, by="cookie", seq=cookie.seq, authorization_is_ours=False)
     nothing = "the cookies have expired or open something else" if shown.cookies else "no token and no cookie"
     raise refused or NotAdmitted(nothing)

@@ -22,6 +22,7 @@ from valet_gateway.control import Control
 from valet_gateway.directory import Directory
 from valet_gateway.errors import BadSpec, GatewayError
 from valet_gateway.server import Connections, Gateway
+from valet_gateway.tunnel_addresses import TunnelAddresses
 from valet_gateway.tunnel_file import TunnelFile
 
 _PR_SET_DUMPABLE = 4
@@ -85,9 +86,13 @@ async def serve(spec: GatewaySpec) -> None:
     file = TunnelFile(spec.state_dir)
     directory = Directory(spec, file.load())
     gateway = Gateway(spec, directory)
-    orders = Control(directory, file, gateway.visits).app()
+    public = web.ServerRunner(connections := Connections(gateway.handle), shutdown_timeout=limits.LAST_ANSWERS)
+    addresses = TunnelAddresses(
+        Path(spec.socket).parent if spec.socket else None,
+        lambda name: Connections(gateway.of_tunnel(name), connections.together),
+    )
+    orders = Control(directory, file, gateway.visits, addresses).app()
     control = web.AppRunner(orders, access_log=None, shutdown_timeout=limits.LAST_ANSWERS)
-    public = web.ServerRunner(Connections(gateway.handle), shutdown_timeout=limits.LAST_ANSWERS)
     await control.setup()
     await public.setup()
     try:
@@ -97,6 +102,7 @@ async def serve(spec: GatewaySpec) -> None:
             await _listen(public, spec.socket, mode=0o666)
         if spec.port is not None:
             await web.TCPSite(public, spec.host, spec.port).start()
+        await addresses.take_over(tunnel.name for tunnel in directory.tunnels)
         log.info("serving", port=spec.port, socket=spec.socket, tunnels=len(directory.tunnels))
         print("READY", flush=True)
         await stop.wait()
@@ -104,7 +110,7 @@ async def serve(spec: GatewaySpec) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limits.STOP):
                 await gateway.close()
-                await public.cleanup()
+                await asyncio.gather(public.cleanup(), addresses.close())
                 await control.cleanup()
 
 

@@ -1,5 +1,8 @@
 """Connections to the programs in the sandbox."""
 
+import asyncio
+import contextlib
+
 import aiohttp
 
 from valet_gateway import limits
@@ -30,6 +33,29 @@ class Clients:
             await client.close()
 
 
+class Declined(Exception):
+    """A program answered a WebSocket's handshake like an ordinary request: its status and what it said."""
+
+    def __init__(self, status: int, body: bytes) -> None:
+        super().__init__(status)
+        self.status = status
+        self.body = body
+
+
+async def _hear_refusals(request: aiohttp.ClientRequest, go_on: aiohttp.ClientHandlerType) -> aiohttp.ClientResponse:
+    """Read why a WebSocket is refused, before the library closes the response. Raises `Declined`."""
+    response = await go_on(request)
+    if response.status == 101 or request.headers.get("Upgrade", "").lower() != "websocket":
+        return response
+    body = b""
+    with contextlib.suppress(TimeoutError, aiohttp.ClientError):
+        async with asyncio.timeout(limits.REFUSAL_WAIT):
+            while len(body) < limits.REFUSAL_BYTES and (piece := await response.content.readany()):
+                body += piece
+    response.close()
+    raise Declined(response.status, body[: limits.REFUSAL_BYTES])
+
+
 def _client(target: Target, *, fresh: bool) -> aiohttp.ClientSession:
     if target.path:
         connector: aiohttp.BaseConnector = (
@@ -50,6 +76,7 @@ def _client(target: Target, *, fresh: bool) -> aiohttp.ClientSession:
         trust_env=False,
         requote_redirect_url=False,
         skip_auto_headers=_AUTOMATIC,
+        middlewares=(_hear_refusals,),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=limits.CONNECT),
         read_bufsize=limits.READ_BYTES,
         max_line_size=limits.LINE_BYTES,

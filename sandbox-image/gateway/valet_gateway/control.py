@@ -18,6 +18,7 @@ from valet_gateway.directory import Directory, Opencode
 from valet_gateway.errors import BadTarget
 from valet_gateway.routes import PROXIED
 from valet_gateway.targets import Target
+from valet_gateway.tunnel_addresses import TunnelAddresses
 from valet_gateway.tunnel_file import TunnelFile
 from valet_gateway.visits import Visits
 
@@ -52,15 +53,17 @@ class TunnelBody(msgspec.Struct, frozen=True, kw_only=True):
     port: int
     protocol: str = "http"
     description: str = ""
+    keep_prefix: bool = False
 
 
 class Control:
     """Changes the directory. Everything may be said twice."""
 
-    def __init__(self, directory: Directory, file: TunnelFile, visits: Visits) -> None:
+    def __init__(self, directory: Directory, file: TunnelFile, visits: Visits, addresses: TunnelAddresses) -> None:
         self._directory = directory
         self._file = file
         self._visits = visits
+        self._addresses = addresses
 
     def app(self) -> web.Application:
         """The routes."""
@@ -112,21 +115,23 @@ class Control:
             port=body.port,
             protocol=body.protocol,
             description=body.description,
+            keep_prefix=body.keep_prefix,
         )
-        self._keep(self._directory.register(tunnel))
+        await self._keep(self._directory.register(tunnel))
         return self._tunnels()
 
     async def _remove_tunnel(self, request: web.Request) -> web.Response:
         name = request.match_info["name"]
         if tunnels.find(self._directory.tunnels, name) is None:
             raise NotFound("no_tunnel", f"No tunnel is called {name!r}.")
-        self._keep(tunnels.remove(self._directory.tunnels, name))
+        await self._keep(tunnels.remove(self._directory.tunnels, name))
         return self._tunnels()
 
-    def _keep(self, changed: tunnels.Tunnels) -> None:
+    async def _keep(self, changed: tunnels.Tunnels) -> None:
         if changed != self._directory.tunnels:
             self._file.save(changed)
             self._directory.tunnels = changed
+        await self._addresses.settle(tunnel.name for tunnel in self._directory.tunnels)
 
     def _tunnels(self) -> web.Response:
         return pages.document({"tunnels": self._directory.tunnels})

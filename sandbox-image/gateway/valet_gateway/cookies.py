@@ -28,6 +28,10 @@ class Grant(msgspec.Struct, frozen=True, kw_only=True):
     seq: int = 0
     """The highest of the tokens it came from (`Claims.seq`): it is the same user's right to be here."""
 
+    def is_good(self, now: float) -> bool:
+        """Whether it opens anything now."""
+        return max(self.until.values(), default=0) > now
+
     def opens(self, service: Service, now: float) -> bool:
         """Whether it opens a service now."""
         return max(self.until.get(service, 0), self.until.get("*", 0)) > now

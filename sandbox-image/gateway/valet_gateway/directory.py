@@ -42,6 +42,10 @@ class Backend(msgspec.Struct, frozen=True, kw_only=True):
     authorization: str | None = None
     has_door: bool = False
     """Whether the runner starts it when somebody comes, and says until then how that goes."""
+    comes_back: str = ""
+    """What is said while it cannot be reached, of a part of the sandbox that is then started again."""
+    keeps_prefix: bool = False
+    """Whether it is asked for its path with the prefix."""
 
 
 class Directory:
@@ -82,6 +86,11 @@ class Directory:
         """All tunnels with this one; nothing is changed yet. Raises `Unprocessable`, `TooMany`."""
         return tunnels.register(self.tunnels, tunnel, self.reserved())
 
+    def keeps_prefix(self, name: str) -> bool:
+        """Whether there is a tunnel of this name that is asked with its prefix."""
+        tunnel = tunnels.find(self.tunnels, name)
+        return tunnel is not None and tunnel.keep_prefix
+
     def find(self, route: Route) -> Backend:
         """The program for a route. Raises `NotFound`, `Unavailable`, `Unprocessable`."""
         match route.kind:
@@ -96,6 +105,7 @@ class Directory:
                     target=self._tools,
                     title="the runner",
                     advice="It is starting or restarting; try again in a moment.",
+                    comes_back="The sandbox is starting again. Try again in a moment.",
                 )
             case _:
                 return self._opencode()
@@ -126,6 +136,7 @@ class Directory:
             target=Target(port=tunnel.port),
             title=f"the program behind the tunnel {name!r}, port {tunnel.port},",
             advice=f"Start it, and let it listen on 127.0.0.1 or 0.0.0.0, port {tunnel.port} (not on ::1 alone).",
+            keeps_prefix=tunnel.keep_prefix,
         )
 
     def _opencode(self) -> Backend:

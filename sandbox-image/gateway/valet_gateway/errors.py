@@ -7,6 +7,8 @@ GatewayError
 Refused (valet_protocol.errors), what somebody is answered; of ours:
 ├── NotAdmitted         401  who comes has shown nothing that opens it; why is for the log
 ├── MethodRefused       405  a verb no proxy passes on
+├── WorkerRefused       403  a service worker, which would outlive the tunnel
+├── AgentsOnly          403  who comes is known, and it is for the agent's programs or the platform's
 ├── HeadRefused         400  a request that two programs could read in two ways
 ├── BackendFailed       502  what runs inside does not answer; says what, and what to do
 ├── NotYet              503  what is asked for is on its way: who asks again gets it
@@ -14,7 +16,7 @@ Refused (valet_protocol.errors), what somebody is answered; of ours:
 └── BackendSilent       504  it took the request and says nothing
 """
 
-from valet_protocol.errors import BadRequest, Refused, Unauthorised, Unavailable
+from valet_protocol.errors import BadRequest, Forbidden, Refused, Unauthorised, Unavailable
 
 
 class GatewayError(Exception):
@@ -45,9 +47,37 @@ class NotAdmitted(Unauthorised):
 
 
 class MethodRefused(Refused):
-    """A verb that is not passed on."""
+    """A verb that is not passed on; said as the platform's API says it. `allowed` are those that are."""
 
     status, title = 405, "Method not allowed"
+
+    def __init__(self, *allowed: str) -> None:
+        super().__init__(
+            "method_not_allowed", "This address does not take that method; the header Allow says which it takes."
+        )
+        self.allowed = allowed
+
+
+class WorkerRefused(Forbidden):
+    """A script that would stay in the browser, at an address that may be another session's later."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "service_worker",
+            "A tunnel's own address takes no service workers: the address may belong to another session later, and a"
+            " service worker would stay.",
+        )
+
+
+class AgentsOnly(Forbidden):
+    """A person asks for what no person's token opens."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "agents_only",
+            "This is for the agent's own programs, inside the sandbox. Your access is good for /vscode/, /vnc/, /ttyd/,"
+            " /t/<tunnel>/, /v1/processes and /api/tunnels; what the platform has is at its own address.",
+        )
 
 
 class HeadRefused(BadRequest):

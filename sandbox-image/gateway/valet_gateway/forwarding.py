@@ -10,7 +10,7 @@ from aiohttp import web
 from valet_protocol.errors import Problem, TooLarge, Unavailable
 from yarl import URL
 
-from valet_gateway import headers, limits, provider_documents
+from valet_gateway import headers, limits, pages, provider_documents
 from valet_gateway.clients import Clients
 from valet_gateway.directory import Backend
 from valet_gateway.errors import BackendFailed, BackendSilent, NotStarted, NotYet
@@ -18,6 +18,9 @@ from valet_gateway.headers import Onward
 
 _DOOR = "X-Valet-Door"
 """On what the runner's door answers in the place of a service that does not run: `starting` or `failed`."""
+
+_SHOWN = frozenset({"text/html", "application/xhtml+xml", "image/svg+xml", "application/xml", "text/xml"})
+"""What a browser makes a page of that can be pressed."""
 
 _SAFE_TWICE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -31,6 +34,10 @@ class Errand(msgspec.Struct, frozen=True, kw_only=True):
     onward: Onward
     cookies: list[str]
     """`Set-Cookie` headers for whoever asked."""
+    frames: str | None = None
+    """The policy on who may show the program's pages in a frame; none for what has no pages."""
+    if_absent: bytes | None = None
+    """A JSON document to give where the program has nothing (404); none to pass that on."""
     readable_elsewhere: bool = False
     """Whether pages of other origins may read the response: they had to show a token for it."""
     keys_out: bool = False
@@ -49,6 +56,8 @@ async def forward(request: web.BaseRequest, errand: Errand, clients: Clients) ->
     try:
         if errand.backend.has_door and _DOOR in upstream.headers:
             raise await _at_the_door(upstream, errand.backend)
+        if errand.if_absent is not None and upstream.status == 404:
+            return pages.raw_document(errand.if_absent)
         if errand.keys_out:
             return await _answer_without_keys(request, upstream, errand)
         return await _answer(request, upstream, errand)
@@ -88,7 +97,9 @@ def refusal(error: Exception, backend: Backend) -> BackendFailed | BackendSilent
     """What is said when a program does not answer."""
     if backend.has_door and isinstance(error, aiohttp.ClientConnectorError):  # it has ended, or its door opens again
         return NotYet(f"{_sentence(backend.title)} is being started again.")
-    where = _sentence(f"{backend.title} ({backend.target})")
+    if backend.comes_back and isinstance(error, aiohttp.ClientConnectorError):
+        return NotYet(backend.comes_back)
+    where = _sentence(backend.title)
     if isinstance(error, aiohttp.ServerTimeoutError):  # it could not be reached
         return BackendFailed(f"{where} does not accept connections. {backend.advice}")
     if isinstance(error, TimeoutError):
@@ -169,6 +180,8 @@ def _head(upstream: aiohttp.ClientResponse, errand: Errand) -> web.StreamRespons
     if errand.readable_elsewhere:
         head["Access-Control-Allow-Origin"] = "*"
         head["Access-Control-Expose-Headers"] = "Valet-Offset"
+    if errand.frames and ("Content-Type" not in head or upstream.content_type in _SHOWN):
+        head.add("Content-Security-Policy", errand.frames)  # beside the program's own: a browser keeps to both
     if "Server" not in head:
         head["Server"] = "valet"
     return web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=head)

@@ -15,6 +15,9 @@ from valet_gateway import cookies, queries
 from valet_gateway.errors import HeadRefused, MethodRefused
 from valet_gateway.targets import Target
 
+_PASSED_ON = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""The methods that are known to be; others that are no proxy's business are passed on as well."""
+
 _HOP = frozenset(
     {
         "connection",
@@ -50,6 +53,9 @@ class Onward(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     prefix: str
+    """Below which the program is found from outside; empty where it is found at the root."""
+    prefix_kept: bool = False
+    """Whether the program is asked with the prefix: it makes its links so by itself."""
     secure: bool
     peer: str | None
     """Address of who is connected, if it has one."""
@@ -63,7 +69,7 @@ class Onward(msgspec.Struct, frozen=True, kw_only=True):
 def check(method: str, version: tuple[int, int], fields: list[tuple[str, str]]) -> None:
     """Raises `MethodRefused`, `HeadRefused` for what two programs might read in two ways."""
     if method in ("CONNECT", "TRACE") or not re.fullmatch(r"[A-Z][A-Z-]{0,31}", method):
-        raise MethodRefused("method", f"{method[:32]} is not passed on.")
+        raise MethodRefused(*_PASSED_ON)
     if version not in ((1, 0), (1, 1)):
         raise HeadRefused("Only HTTP/1.0 and HTTP/1.1 are spoken here.")
     lengths = _values(fields, "content-length")
@@ -100,7 +106,7 @@ def to_backend(fields: Fields, onward: Onward) -> CIMultiDict[str]:
     out["X-Forwarded-Proto"] = "https" if onward.secure else "http"
     if onward.peer:
         out["X-Forwarded-For"] = onward.peer
-    if onward.prefix:
+    if onward.prefix and not onward.prefix_kept:
         out["X-Forwarded-Prefix"] = onward.prefix
     out["X-Valet-Subject"] = onward.subject
     return out
@@ -128,8 +134,6 @@ def from_backend(fields: Fields, *, prefix: str, target: Target, host: str) -> C
 
 def below(url: str, *, prefix: str, target: Target, host: str) -> str:
     """A URL in which a program names itself, as a browser must ask for it; any other as it is."""
-    if not prefix:
-        return url
     try:
         parts = urlsplit(url)
     except ValueError:
@@ -138,10 +142,10 @@ def below(url: str, *, prefix: str, target: Target, host: str) -> str:
     if parts.netloc:
         if parts.scheme not in ("", "http", "https") or parts.netloc not in own:
             return url
-        url = parts._replace(scheme="", netloc="").geturl() or "/"
+        # two slashes at the start would be another host
+        url = "/" + parts._replace(scheme="", netloc="").geturl().lstrip("/")
     if not url.startswith("/") or f"{url.partition('?')[0].partition('#')[0]}/".startswith(f"{prefix}/"):
         return url
-    # two slashes at the start would be another host
     return f"{prefix}/{url.lstrip('/')}"
 
 

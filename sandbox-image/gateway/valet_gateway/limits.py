@@ -54,6 +54,13 @@ DOCUMENT_BYTES = 8 << 20
 CONTROL_BYTES = 65_536
 """Largest document on the control socket: a tunnel has a few hundred bytes."""
 
+RPC_BYTES, RPC_ID_WAIT = 65_536, 2.0
+"""What of a call of a tool is read, and waited for, only to answer it by its id while nobody takes calls: most are a
+few hundred bytes, and come with their head."""
+
+REFUSAL_BYTES, REFUSAL_WAIT = 65_536, 2.0
+"""What is read of a program's refusal of a WebSocket, and how long that is waited for."""
+
 RETRY_AFTER = 2
 """Whole seconds until who was told to come again should: an editor starts in one or two, a sandbox boots in five."""
 

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import html
+from collections.abc import Iterable
 
 import msgspec
 from aiohttp import web
@@ -10,7 +11,7 @@ from multidict import CIMultiDict
 from valet_protocol.errors import Problem, Refused
 
 from valet_gateway import limits
-from valet_gateway.errors import NotStarted
+from valet_gateway.errors import MethodRefused, NotStarted
 
 _STYLE = (
     ":root{color-scheme:light dark}"
@@ -30,6 +31,9 @@ _PAGE = """<!doctype html>
 """
 _AGAIN = '<p><a href="">Try again</a></p>'
 _TURNING = '<span class="turning"></span>'
+
+_RPC_SERVER_ERROR = -32_000
+"""Of JSON-RPC's codes the first for whatever a server makes of them."""
 
 _SAFE_HEADERS = {
     "Cache-Control": "no-store",
@@ -52,16 +56,22 @@ def document(body: object, *, status: int = 200, content_type: str = "applicatio
     )
 
 
+def raw_document(body: bytes) -> web.Response:
+    """A JSON document that is made already."""
+    return web.Response(body=body, headers={**_SAFE_HEADERS, "Content-Type": "application/json"})
+
+
 def problem(refused: Refused, *, page: bool = False) -> web.Response:
     """A refusal. `page`: for a person's browser, not for a program; it comes again by itself for what is starting."""
     said = refused.problem()
     failed = isinstance(refused, NotStarted)
-    retry = {}
+    retry: dict[str, str] = {}
+    allow = {"Allow": ", ".join(refused.allowed)} if isinstance(refused, MethodRefused) else {}
     if said.status == 503:
         retry = {"Retry-After": str(limits.RETRY_AFTER_FAILURE if failed else limits.RETRY_AFTER)}
     if not page:
         response = document(said, status=said.status, content_type="application/problem+json")
-        response.headers.update(retry)
+        response.headers.update({**retry, **allow})
         return response
     comes = bool(retry) and not failed
     text = _PAGE.format(
@@ -74,7 +84,21 @@ def problem(refused: Refused, *, page: bool = False) -> web.Response:
         again=_AGAIN if said.status >= 500 else "",
         style=_STYLE,
     )
-    return web.Response(status=said.status, body=text.encode(), headers={**_PAGE_HEADERS, **retry})
+    return web.Response(status=said.status, body=text.encode(), headers={**_PAGE_HEADERS, **retry, **allow})
+
+
+def rpc_problem(refused: Refused, call: str | int | None) -> web.Response:
+    """A refusal for a client of JSON-RPC, which shows people an error's message and no problem document's."""
+    said = refused.problem()
+    error = {"code": _RPC_SERVER_ERROR, "message": said.detail, "data": said}
+    response = document({"jsonrpc": "2.0", "id": call, "error": error}, status=said.status)
+    response.headers["Retry-After"] = str(limits.RETRY_AFTER)
+    return response
+
+
+def frames(ancestors: Iterable[str]) -> str:
+    """The policy on who may show a page in a frame: pages of its own origin and these origins."""
+    return " ".join(("frame-ancestors 'self'", *ancestors))
 
 
 def bare(status: int, detail: str) -> web.Response:

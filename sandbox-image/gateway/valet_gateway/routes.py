@@ -15,6 +15,9 @@ Kind = Literal["health", "service", "tunnel", "processes", "tools", "opencode"]
 PROXIED: tuple[Literal["vscode", "vnc", "ttyd"], ...] = ("vscode", "vnc", "ttyd")
 """Services that may be proxied, by the first segment of their path."""
 
+MCP = "/mcp"
+"""Where the agent's tools are spoken to by JSON-RPC."""
+
 TUNNEL_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
 _PRINTABLE = re.compile(r"/[!-\[\]-~]*")
@@ -61,13 +64,19 @@ def find(path: str) -> Route:
         return Route(kind="opencode", service="opencode", name="opencode", prefix="/opencode", path=_below(path, 1))
     if first == "pty" or path == "/v1/events" or _at(path, "/v1/processes"):
         return Route(kind="processes", service="processes", name="processes", path=path)
-    if first == "api" or path == "/mcp":
+    if first == "api" or path == MCP:
         open_to_people = _at(path, "/api/tunnels")
         return Route(kind="tools", service="t" if open_to_people else None, name="tools", path=path)
     raise NotFound(
         "no_route",
         "Nothing is here. A sandbox has /vscode/, /vnc/, /ttyd/, /t/<tunnel>/, /v1/processes and /health.",
     )
+
+
+def of_tunnel(name: str, path: str) -> Route:
+    """The route of a path at a tunnel's own address, where all of it is the tunnel's. Raises `HeadRefused`."""
+    check(path)
+    return Route(kind="tunnel", service="t", name=name, path=path)
 
 
 def desktop_page(route: Route, query: str) -> str | None:
@@ -80,6 +89,11 @@ def desktop_page(route: Route, query: str) -> str | None:
     if not added and route.path == _NOVNC_PAGE:
         return None
     return f"{route.prefix}{_NOVNC_PAGE}?{'&'.join([*([query] if query else []), *added])}"
+
+
+def if_absent(route: Route) -> bytes | None:
+    """A JSON document for what a program asks for and may not have: noVNC's page wants to know its own version."""
+    return b"{}" if route.name == "vnc" and route.kind == "service" and route.path == "/package.json" else None
 
 
 def check(path: str) -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
 from aiohttp import web
 from valet_protocol.errors import Refused
 from valet_protocol.sandbox_spec import GatewaySpec
@@ -27,7 +28,7 @@ from valet_gateway import (
 from valet_gateway.admission import Admitted, Door, Shown
 from valet_gateway.clients import Clients
 from valet_gateway.directory import Directory
-from valet_gateway.errors import MethodRefused, NotAdmitted
+from valet_gateway.errors import MethodRefused, NotAdmitted, NotYet, WorkerRefused
 from valet_gateway.forwarding import Errand
 from valet_gateway.headers import Onward
 from valet_gateway.routes import Route
@@ -37,8 +38,15 @@ from valet_gateway.visits import Visits
 
 log = logs.get(__name__)
 
+_FOR_PROGRAMS = frozenset({"processes", "tools", "opencode"})
+"""Kinds of routes behind which are no pages."""
+
 _FOR_PAGES_ELSEWHERE = frozenset({"processes", "tools"})
 """Interfaces for programs, which the web app is too: its pages are of another origin and show a token."""
+
+
+class _Rpc(msgspec.Struct, frozen=True, kw_only=True):
+    id: str | int | None = None
 
 
 class Connection(web.RequestHandler):
@@ -48,8 +56,9 @@ class Connection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.let_in = False
-        if self._manager is not None and len(self._manager.connections) >= limits.CONNECTIONS:
-            known = (one for one in self._manager.connections if isinstance(one, Connection))
+        together = self._manager.together if isinstance(self._manager, Connections) else []
+        if sum(len(each.connections) for each in together) >= limits.CONNECTIONS:
+            known = (one for each in together for one in each.connections if isinstance(one, Connection))
             stranger = next((one for one in known if not one.let_in), None)
             log.warning(
                 "too_many_connections", limit=limits.CONNECTIONS, closed="new" if stranger is None else "oldest"
@@ -85,10 +94,21 @@ class Connection(web.RequestHandler):
 
 
 class Connections(web.Server):
-    """Makes a `Connection` for each that comes, up to a number."""
+    """Makes a `Connection` for each that comes, up to a number, which those that are served together share."""
 
-    def __init__(self, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]) -> None:
+    def __init__(
+        self,
+        handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
+        together: "list[Connections] | None" = None,
+    ) -> None:
         super().__init__(handler, handler_cancellation=True)
+        self.together = [] if together is None else together
+        self.together.append(self)
+
+    async def shutdown(self, timeout: float | None = None) -> None:
+        if self in self.together:
+            self.together.remove(self)
+        await super().shutdown(timeout)
 
     def __call__(self) -> web.RequestHandler:
         return Connection(
@@ -111,6 +131,7 @@ class Gateway:
     def __init__(self, spec: GatewaySpec, directory: Directory) -> None:
         self._door = Door(session_id=spec.session_id, key=spec.key, tools_token=spec.tools_token)
         self._secure = spec.secure
+        self._frames = pages.frames(spec.frame_ancestors)
         self._directory = directory
         self._clients = Clients()
         self._sockets = Sockets()
@@ -120,12 +141,17 @@ class Gateway:
             clients=self._clients,
             sockets=self._sockets,
             xterm=Path(spec.xterm_dir) if spec.xterm_dir else None,
+            frames=self._frames,
         )
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request."""
+    def of_tunnel(self, name: str) -> Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]:
+        """What answers requests at a tunnel's own address."""
+        return lambda request: self.handle(request, name)
+
+    async def handle(self, request: web.BaseRequest, tunnel: str | None = None) -> web.StreamResponse:
+        """Answer one request. `tunnel`: the one at whose own address it came, if it is one's."""
         try:
-            return await self._answer(request)
+            return await self._answer(request, tunnel)
         except NotAdmitted as refused:
             log.info("not_admitted", method=request.method, area=_area(request), reason=refused.reason)
             return pages.problem(refused, page=_is_page(request))
@@ -139,12 +165,14 @@ class Gateway:
         await self._sockets.close()
         await self._clients.close()
 
-    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+    async def _answer(self, request: web.BaseRequest, tunnel: str | None) -> web.StreamResponse:
         fields = list(request.headers.items())
         headers.check(request.method, (request.version.major, request.version.minor), fields)
         host = origins.check_host(request.headers.getall("Host", []))
         path, _, query = request.raw_path.partition("?")
-        route = routes.find(path)
+        route = routes.find(path) if tunnel is None else routes.of_tunnel(tunnel, path)
+        if tunnel is not None and request.headers.get("Service-Worker") is not None:
+            raise WorkerRefused
         routes.check_query(query)
         if route.kind == "health":
             return self._health(request)
@@ -186,7 +214,8 @@ class Gateway:
             return away
         if route.name == "ttyd" and "ttyd" not in self._directory.services:
             return await self._terminal.answer(request, route.path, given, upgrade=upgrade)
-        return await self._hand_on(request, self._errand(request, route, host, taken.query, admitted, given), upgrade)
+        errand = self._errand(request, route, host, taken.query, admitted, given)
+        return await self._hand_on(request, route, errand, upgrade)
 
     def _shown(self, request: web.BaseRequest, url_token: str | None) -> Shown:
         jar = request.headers.getall("Cookie", [])
@@ -216,7 +245,10 @@ class Gateway:
         if desktop := routes.desktop_page(route, taken.query):
             return pages.redirect(desktop, status=303)
         if taken.token and _is_page(request):
-            return pages.redirect(f"{path}{query}", status=303)
+            # two slashes at the start would be another host
+            return pages.redirect(f"/{path.lstrip('/')}{query}", status=303)
+        if route.kind == "tunnel" and not route.prefix and path == "/" and self._directory.keeps_prefix(route.name):
+            return pages.redirect(f"/t/{route.name}/{query}", status=307)
         return None
 
     def _errand(
@@ -227,11 +259,12 @@ class Gateway:
         backend = self._directory.find(route)
         return Errand(
             backend=backend,
-            path=route.path or "/",
+            path=f"{route.prefix}{route.path}" if backend.keeps_prefix else route.path or "/",
             query=query,
             onward=Onward(
                 host=host,
                 prefix=route.prefix,
+                prefix_kept=backend.keeps_prefix,
                 secure=self._secure,
                 peer=_peer(request),
                 subject=admitted.subject,
@@ -239,18 +272,27 @@ class Gateway:
                 keep_authorization=not admitted.authorization_is_ours and backend.authorization is None,
             ),
             cookies=given,
+            frames=None if route.kind in _FOR_PROGRAMS else self._frames,
+            if_absent=routes.if_absent(route),
             readable_elsewhere=admitted.by == "token" and route.kind in _FOR_PAGES_ELSEWHERE,
             keys_out=route.kind == "opencode" and provider_documents.holds_keys(route.path),
         )
 
-    async def _hand_on(self, request: web.BaseRequest, errand: Errand, upgrade: bool) -> web.StreamResponse:
+    async def _hand_on(
+        self, request: web.BaseRequest, route: Route, errand: Errand, upgrade: bool
+    ) -> web.StreamResponse:
         if upgrade:
             return await sockets.forward(request, errand, self._clients, self._sockets)
-        return await forwarding.forward(request, errand, self._clients)
+        try:
+            return await forwarding.forward(request, errand, self._clients)
+        except NotYet as refused:
+            if route.path != routes.MCP or route.kind != "tools":
+                raise
+            return pages.rpc_problem(refused, await _rpc_id(request))
 
     def _health(self, request: web.BaseRequest) -> web.Response:
         if request.method not in ("GET", "HEAD"):
-            raise MethodRefused("method", "Ask /health with GET.")
+            raise MethodRefused("GET", "HEAD")
         here = sorted({"ttyd", *self._directory.services})
         return pages.document({"healthy": True, "services": here, "opencode": self._directory.opencode is not None})
 
@@ -274,6 +316,15 @@ def _is_page(request: web.BaseRequest) -> bool:
     if request.headers.get("Sec-Fetch-Dest") is not None:
         return request.headers["Sec-Fetch-Dest"] in ("document", "iframe", "frame")
     return "text/html" in request.headers.get("Accept", "") and not _is_upgrade(request)
+
+
+async def _rpc_id(request: web.BaseRequest) -> str | int | None:
+    """The id of the JSON-RPC request that was to be passed on, as far as it can be read."""
+    try:
+        async with asyncio.timeout(limits.RPC_ID_WAIT):
+            return msgspec.json.decode(await request.content.read(limits.RPC_BYTES), type=_Rpc).id
+    except (TimeoutError, msgspec.MsgspecError, RuntimeError):
+        return None
 
 
 def _area(request: web.BaseRequest) -> str:

@@ -8,11 +8,11 @@ import aiohttp
 import msgspec
 from aiohttp import WSMsgType, web
 from multidict import CIMultiDict
-from valet_protocol.errors import Refused
+from valet_protocol.errors import Problem, Refused
 from valet_service import logs
 
 from valet_gateway import headers, limits
-from valet_gateway.clients import Clients
+from valet_gateway.clients import Clients, Declined
 from valet_gateway.directory import Backend
 from valet_gateway.errors import HeadRefused
 from valet_gateway.forwarding import Errand, refusal
@@ -27,6 +27,9 @@ _MESSAGES = frozenset({WSMsgType.TEXT, WSMsgType.BINARY, WSMsgType.PING, WSMsgTy
 _NO_CODE = frozenset({0, 1005, 1006, 1015})
 """Never on the wire (RFC 6455, 7.4.1): what a library says when there was none."""
 
+_FAULTS = frozenset({1002, 1007, 1009})
+"""What a message that cannot be is answered with."""
+
 
 class Ending(msgspec.Struct, frozen=True, kw_only=True):
     """How a WebSocket ends."""
@@ -39,13 +42,30 @@ RESTARTING = Ending(code=1012, reason="the gateway restarts; connect again")
 
 
 class DeclinedUpgrade(Refused):
-    """The program refused the WebSocket; its status is passed on."""
+    """The program refused the WebSocket; its status is passed on, and its problem document if it gave one."""
 
     title = "WebSocket refused"
 
-    def __init__(self, status: int, backend: Backend) -> None:
-        self.status = status if 400 <= status < 600 else 502
-        super().__init__("websocket_refused", f"{backend.title} ({backend.target}) refused the WebSocket: {status}.")
+    def __init__(self, declined: Declined, backend: Backend) -> None:
+        self.status = declined.status if 400 <= declined.status < 600 else 502
+        title = backend.title[0].upper() + backend.title[1:]
+        super().__init__("websocket_refused", f"{title} refused the WebSocket with the status {declined.status}.")
+        try:
+            self._said = msgspec.json.decode(declined.body, type=Problem)
+        except msgspec.MsgspecError:
+            self._said = super().problem()
+
+    def problem(self) -> Problem:
+        return msgspec.structs.replace(self._said, status=self.status)
+
+
+class _Client(web.WebSocketResponse[Any]):
+    """A client's side, which says why it ends when the library ends it for a message that cannot be."""
+
+    async def close(self, *, code: int = 1000, message: bytes = b"", drain: bool = True) -> bool:
+        if code in _FAULTS and not message:
+            message = _why(code).encode()
+        return await super().close(code=code, message=message, drain=drain)
 
 
 class Sockets:
@@ -104,7 +124,7 @@ def offered(request: web.BaseRequest) -> tuple[str, ...]:
 
 async def accept(request: web.BaseRequest, protocol: str | None, cookies: list[str]) -> ClientSide:
     """Accept a client's WebSocket."""
-    client = web.WebSocketResponse(
+    client = _Client(
         autoclose=False,
         autoping=False,
         protocols=(protocol,) if protocol else (),
@@ -135,8 +155,8 @@ async def connect(clients: Clients, errand: Errand, head: CIMultiDict[str], prot
                 timeout=aiohttp.ClientWSTimeout(ws_close=limits.CLOSE),  # pyright: ignore[reportCallIssue]
                 decode_text=False,
             )
-    except aiohttp.WSServerHandshakeError as error:
-        raise DeclinedUpgrade(error.status, errand.backend) from None
+    except Declined as declined:
+        raise DeclinedUpgrade(declined, errand.backend) from None
     except (TimeoutError, aiohttp.ClientError, OSError) as error:
         raise refusal(error, errand.backend) from None
 
@@ -188,9 +208,15 @@ async def pump(source: Side, sink: Side, *, gone: Ending) -> Ending:
         elif message.type is WSMsgType.CLOSE:
             return ending_of(message.data, message.extra)
         elif message.type is WSMsgType.ERROR and isinstance(message.data, aiohttp.WebSocketError):
-            return Ending(code=message.data.code, reason="a message was too large or not well-formed")
+            return Ending(code=message.data.code, reason=_why(message.data.code))
         else:
             return gone
+
+
+def _why(code: int) -> str:
+    if code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+        return f"a message may have {limits.MESSAGE_BYTES} bytes here, and one had more"
+    return "a message was not well-formed"
 
 
 def ending_of(code: int | None, reason: str | None) -> Ending:

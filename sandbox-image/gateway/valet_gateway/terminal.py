@@ -34,8 +34,11 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 class Terminal:
     """Answers everything below `/ttyd/` while no ttyd of its own is in the sandbox."""
 
-    def __init__(self, *, directory: Directory, clients: Clients, sockets: Sockets, xterm: Path | None) -> None:
-        """`xterm`: the folder of the unpacked npm packages."""
+    def __init__(
+        self, *, directory: Directory, clients: Clients, sockets: Sockets, xterm: Path | None, frames: str
+    ) -> None:
+        """`xterm`: the folder of the unpacked npm packages. `frames`: who may show the page in a frame."""
+        self._frames = frames
         self._directory = directory
         self._clients = clients
         self._sockets = sockets
@@ -48,7 +51,7 @@ class Terminal:
         if path == "/ws":
             return await self._websocket(request, cookies, upgrade=upgrade)
         if request.method not in ("GET", "HEAD"):
-            raise MethodRefused("method", "The terminal's pages are read with GET.")
+            raise MethodRefused("GET", "HEAD")
         response = self._read(path)
         for cookie in cookies:
             response.headers.add("Set-Cookie", cookie)
@@ -57,7 +60,9 @@ class Terminal:
     def _read(self, path: str) -> web.StreamResponse:
         if path == "/":
             missing = terminal_page.missing(self._xterm)
-            return terminal_page.absent(missing) if missing else terminal_page.page(secrets.token_urlsafe(16))
+            if missing:
+                return terminal_page.absent(missing, self._frames)
+            return terminal_page.page(self._xterm, secrets.token_urlsafe(16), self._frames)
         if path == "/token":
             return pages.document({"token": ""})
         file = terminal_page.file(path, self._xterm)

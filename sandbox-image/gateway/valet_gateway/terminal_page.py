@@ -13,6 +13,10 @@ _PACKAGES = {
 }
 """Files of the npm packages @xterm/xterm and @xterm/addon-fit, by the path below `/ttyd`."""
 
+_WIDE = "/addon-unicode11.js"
+_WIDE_FILE = ("addon-unicode11", "lib/addon-unicode11.js")
+"""Of @xterm/addon-unicode11: how wide emoji and East Asian characters are. The page does without where it is not."""
+
 _OWN_FILES = {"/terminal.js": "terminal.js", "/terminal.css": "terminal.css"}
 
 _POLICY = (
@@ -26,10 +30,8 @@ def file(path: str, packages: Path | None) -> Path | None:
     """The file for a path below `/ttyd`: only those named here exist."""
     if path in _OWN_FILES:
         return _OWN / _OWN_FILES[path]
-    if path not in _PACKAGES or packages is None:
-        return None
-    package, name = _PACKAGES[path]
-    return packages / package / name
+    found = _WIDE_FILE if path == _WIDE else _PACKAGES.get(path)
+    return packages.joinpath(*found) if found and packages else None
 
 
 def missing(packages: Path | None) -> list[str]:
@@ -40,16 +42,18 @@ def missing(packages: Path | None) -> list[str]:
     return [str(path) for path in wanted if not path.is_file()]
 
 
-def page(nonce: str) -> web.Response:
-    """The terminal. `nonce`: made anew for each."""
-    text = (_OWN / "terminal.html").read_text().replace("{{nonce}}", nonce)
-    return _html(200, text, _POLICY.format(nonce=nonce))
+def page(packages: Path | None, nonce: str, frames: str) -> web.Response:
+    """The terminal. `nonce`: made anew for each; `frames`: the policy on who may show it in a frame."""
+    wide = file(_WIDE, packages)
+    script = f'<script src="{_WIDE[1:]}"></script>' if wide and wide.is_file() else ""
+    text = (_OWN / "terminal.html").read_text().replace("{{nonce}}", nonce).replace("{{wide}}", script)
+    return _html(200, text, f"{_POLICY.format(nonce=nonce)}; {frames}")
 
 
-def absent(missing: list[str]) -> web.Response:
+def absent(missing: list[str], frames: str) -> web.Response:
     """What is said where the page cannot be shown."""
     text = (_OWN / "absent.html").read_text().replace("{{missing}}", ", ".join(missing))
-    return _html(503, text, "default-src 'none'")
+    return _html(503, text, f"default-src 'none'; {frames}")
 
 
 def _html(status: int, text: str, policy: str) -> web.Response:

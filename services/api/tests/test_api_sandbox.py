@@ -12,7 +12,7 @@ from valet_api.images import media_type
 from valet_api.models import listed
 from valet_api.testing import FakeLedger, problem
 from valet_protocol import codec, subjects
-from valet_protocol.errors import Conflict
+from valet_protocol.errors import Conflict, NotFound
 from valet_protocol.events.machine import Tunnel, TunnelsChanged
 from valet_protocol.ids import new_id
 from valet_protocol.requests import Endpoint, GetEndpoint
@@ -36,6 +36,10 @@ class Portal:
     async def endpoint(self, request: GetEndpoint) -> Endpoint:
         if request.session_id not in self.running:
             raise Conflict("sandbox_not_running", "The session's sandbox is not running.")
+        if request.tunnel == "web":
+            return Endpoint(url="http://127.0.0.1:4712")
+        if request.tunnel is not None:
+            raise NotFound("no_tunnel_address", "The tunnel has no address of its own.")
         return Endpoint(url="http://127.0.0.1:4711")
 
 
@@ -147,7 +151,7 @@ async def test_the_agents_tunnels_are_those_it_has_now(
         event = codec.new_event(data, id=new_id(), session_id=session, now_ms=1, epoch=1)
         await outbox.put(codec.encode(event, source="/test"))
     assert (await token_of(client, session)).json()["urls"]["tunnels"] == {
-        "web": "http://127.0.0.1:4711/t/web/",
+        "web": "http://127.0.0.1:4712/",
         "a b": "http://127.0.0.1:4711/t/a%20b/",
     }
 
@@ -175,6 +179,21 @@ async def test_a_picture_is_shown_as_what_it_is_and_can_do_nothing_else(
     problem(await other.get(at), 404, "session_not_found")
     ledger.participants[session][(await other.get("/api/me")).json()["id"]] = "viewer"
     assert (await other.get(at)).status_code == 200
+
+
+async def test_a_fork_shows_the_pictures_of_its_source_to_who_sees_only_the_fork(
+    client: httpx.AsyncClient, other: httpx.AsyncClient, nats: BrokerProcess, nc: Client, ledger: FakeLedger,
+    session: str,
+) -> None:  # fmt: skip
+    await put(nats, nc, f"sessions/{session}/images/old", PNG)
+    fork = (await client.post(f"/api/sessions/{session}/fork", json={})).json()["id"]
+    at = f"/api/sessions/{fork}/images/old"
+    problem(await client.get(at), 404, "image_not_found")  # the log of the fork does not say that it came with it
+    ledger.images[fork, "old"] = session
+    problem(await other.get(at), 404, "session_not_found")
+    ledger.participants[fork][(await other.get("/api/me")).json()["id"]] = "viewer"
+    assert (await other.get(at)).content == PNG
+    problem(await other.get(f"/api/sessions/{session}/images/old"), 404, "session_not_found")
 
 
 async def test_what_is_no_picture_comes_as_a_download(

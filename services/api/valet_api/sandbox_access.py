@@ -1,5 +1,6 @@
 """The way into a session's sandbox: where its gateway is, and a token that opens it."""
 
+from collections.abc import Mapping
 from typing import Literal, cast
 from urllib.parse import quote
 
@@ -8,7 +9,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.js.errors import NotFoundError
 from valet_protocol import codec, subjects
-from valet_protocol.errors import BadEvent, Unavailable
+from valet_protocol.errors import BadEvent, Refused, Unavailable
 from valet_protocol.events.machine import TunnelsChanged
 from valet_protocol.requests import Endpoint, GetEndpoint
 from valet_service import logs, rpc, sandbox_token
@@ -32,7 +33,8 @@ class SandboxUrls(msgspec.Struct, frozen=True, kw_only=True):
     processes: str
     """The process service's API."""
     tunnels: dict[str, str] = {}
-    """The agent's tunnels, by name."""
+    """The agent's tunnels, by name: an address of the tunnel's own where it can be had, with its program's `/` at its
+    root, else below the gateway's."""
 
 
 class SandboxToken(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,15 +55,15 @@ def token(secret: bytes, session_id: str, user: str, service: OpenedByPeople, *,
     return sandbox_token.mint(sandbox_token.key(secret, session_id), claims)
 
 
-def urls(gateway: str, tunnels: list[str]) -> SandboxUrls:
-    """The addresses below a gateway's. Pure."""
+def urls(gateway: str, tunnels: Mapping[str, str | None]) -> SandboxUrls:
+    """The addresses below a gateway's. `tunnels`: each with its own, if it has one. Pure."""
     return SandboxUrls(
         gateway=gateway,
         vscode=f"{gateway}/vscode/",
         vnc=f"{gateway}/vnc/",
         ttyd=f"{gateway}/ttyd/",
         processes=f"{gateway}/v1/processes",
-        tunnels={name: f"{gateway}/t/{quote(name, safe='')}/" for name in tunnels},
+        tunnels={name: f"{own}/" if own else f"{gateway}/t/{quote(name, safe='')}/" for name, own in tunnels.items()},
     )
 
 
@@ -72,6 +74,17 @@ async def endpoint(nc: Client, session_id: str) -> str:
         nc, subjects.service("portal", question.method), question, Endpoint, timeout=limits.ENDPOINT_WAIT
     )
     return answer.url
+
+
+async def tunnel_endpoint(nc: Client, session_id: str, name: str) -> str | None:
+    """A tunnel's own address; none where it has none: it is reached below the gateway's then."""
+    question = GetEndpoint(session_id=session_id, tunnel=name)
+    subject = subjects.service("portal", question.method)
+    try:
+        return (await rpc.call(nc, subject, question, Endpoint, timeout=limits.ENDPOINT_WAIT)).url
+    except Refused as refused:
+        _log.info("tunnel_has_no_address", session=session_id, tunnel=name, reason=refused.code)
+        return None
 
 
 async def tunnels(nc: Client, session_id: str) -> list[str]:

@@ -83,7 +83,8 @@ async def test_nothing_can_be_put_where_the_runners_programs_look(bwrap: LocalPr
     # e.g. /etc/ld.so.preload: what the runner starts after that would run it, with what it is told
     task = """
 import os
-folders = ['/', '/etc', '/etc/ld.so.conf.d', '/opt', '/run', '/run/valet', '/usr', '/usr/local/lib', '/var', '/home', '/lib', '/bin']
+folders = ['/', '/etc', '/etc/ld.so.conf.d', '/opt', '/run', '/run/valet', '/usr', '/usr/local/lib', '/var', '/home',
+           '/lib', '/bin']
 answer([f for f in folders if os.path.isdir(f) and attempt(lambda: open(os.path.join(f, 'valet-test'), 'w'))[0]])
 """
     assert await answer(bwrap, "S1", task, list[str]) == []

@@ -17,7 +17,7 @@ from nats.aio.client import Client
 from valet_gateway.testing import GatewayProcess
 from valet_gateway.testing import spec as gateway_spec
 from valet_protocol import ids, subjects
-from valet_protocol.errors import Conflict
+from valet_protocol.errors import Conflict, NotFound
 from valet_protocol.requests import Endpoint, GetEndpoint
 from valet_sandbox_controller import limits
 from valet_sandbox_controller.errors import GatewayAway
@@ -43,8 +43,17 @@ class Gateway:
 
     async def start(self) -> "Gateway":
         self.folder.mkdir(parents=True)
-        self._server = await asyncio.start_unix_server(self._serve, self.folder / SOCKET)
+        await self.listen()
         return self
+
+    async def listen(self, name: str = SOCKET) -> None:
+        """As when a gateway of the same sandbox starts again, or makes a tunnel's socket."""
+        self._server = await asyncio.start_unix_server(self._serve, self.folder / name)
+
+    def kill(self) -> None:
+        """The gateway alone: its sandbox is still there, and the socket's name."""
+        assert self._server
+        self._server.close()
 
     def stop(self) -> None:
         """As when a sandbox ends."""
@@ -157,6 +166,113 @@ async def test_the_port_closes_with_the_sandbox_and_is_the_same_for_the_next(pub
     assert await url_of(public, again) == url
 
 
+async def test_a_tunnel_has_a_port_of_its_own_as_long_as_it_is_there(run_dir: Path, quick: None) -> None:
+    ports = KnownPorts(run_dir / "ports.json")
+    side = PublicSide(gateways(run_dir), ports, Address())
+    keeping = asyncio.create_task(side.keep())
+    gateway = await Gateway(run_dir, "gateway").start()
+
+    def ask(tunnel: str) -> Awaitable[Endpoint]:
+        return side.endpoint(GetEndpoint(session_id=gateway.session, tunnel=tunnel))
+
+    for name in ("app", "../s", "", "x" * 64):
+        with pytest.raises(NotFound) as refusal:
+            await ask(name)
+        assert refusal.value.code == "no_tunnel_address"
+    app = Gateway(run_dir, "app", gateway.session)
+    await app.listen("t-app")
+    url = (await ask("app")).url
+    assert await asyncio.gather(said(url), said(await url_of(side, gateway))) == ["app: hello", "gateway: hello"]
+    assert (await ask("app")).url == url
+    (app.folder / "t-app").unlink()  # as the gateway does when the tunnel is deleted
+    app.kill()
+
+    async def closed() -> bool:
+        return await said(url) == ""
+
+    await eventually(closed)
+    await app.listen("t-app")
+    assert (await ask("app")).url == url
+    assert KnownPorts(run_dir / "ports.json").of(f"{gateway.session}/app") == urlsplit(url).port
+    await tasks.end(keeping)
+    side.close()
+
+
+async def test_a_tunnels_port_gives_way_to_a_gateway_and_takes_nobodys(run_dir: Path) -> None:
+    side = PublicSide(gateways(run_dir), KnownPorts(run_dir / "ports.json"), Address(ports=free_range(2)))
+    one, two = await Gateway(run_dir, "one").start(), await Gateway(run_dir, "two").start()
+    urls = [await url_of(side, one)]
+    for name in ("app", "api"):
+        await Gateway(run_dir, name, one.session).listen(f"t-{name}")
+    app = GetEndpoint(session_id=one.session, tunnel="app")
+    urls.append((await side.endpoint(app)).url)
+    with pytest.raises(Conflict) as refusal:
+        await side.endpoint(GetEndpoint(session_id=one.session, tunnel="api"))
+    assert refusal.value.code == "sandbox_ports_in_use"
+    # the gateway's port is unused for longer, but the tunnel is reached by the gateway as well
+    assert await url_of(side, two) == urls[1]
+    with pytest.raises(Conflict):
+        await side.endpoint(app)
+    side.close()
+
+
+def test_a_session_keeps_so_many_ports_of_its_tunnels_and_no_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bug class: one agent that makes tunnels without end costs the others their addresses."""
+    monkeypatch.setattr(limits, "TUNNEL_PORTS", 2)
+    ports = KnownPorts(tmp_path / "p")
+    for number, key in enumerate(("a", "b", "a/x", "b/x", "a/y", "a/z"), start=1):
+        ports.keep(key, number)
+    assert ports.known() == ("a", "b", "b/x", "a/y", "a/z")
+
+
+async def test_who_comes_while_the_gateway_restarts_waits_for_it(public: PublicSide, run_dir: Path) -> None:
+    gateway = await Gateway(run_dir).start()
+    url = await url_of(public, gateway)
+    gateway.kill()
+    waiting = [asyncio.create_task(said(url, f"hello {number}")) for number in range(3)]
+
+    async def held() -> bool:
+        port = public._open[gateway.session]  # nothing outside can tell that they wait
+        return port.held == len(waiting)
+
+    await eventually(held)
+    (gateway.folder / SOCKET).unlink()
+    await gateway.listen()
+    assert await asyncio.gather(*waiting) == [f"one: hello {number}" for number in range(3)]
+
+
+async def test_who_has_waited_in_vain_is_told_to_come_again(
+    public: PublicSide, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = await Gateway(run_dir).start()
+    parts = urlsplit(await url_of(public, gateway))
+    gateway.kill()
+    monkeypatch.setattr(limits, "GATEWAY_HOLD", 0.2)
+    for head, kind, words in (
+        (
+            b"GET /ttyd/?token=a HTTP/1.1\r\nHost: h\r\nAccept: text/html,*/*\r\n\r\n",
+            b"text/html",
+            b'http-equiv="refresh"',
+        ),
+        (b"POST /v1/processes HTTP/1.1\r\nHost: h\r\nContent-Length: 9\r\n\r\n{", b"problem+json", b"sandbox_starting"),
+        (b"hello\n", b"", b""),
+    ):
+        reader, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        writer.write(head)
+        try:
+            answer = await asyncio.wait_for(reader.read(), 10)
+        except ConnectionResetError:
+            answer = b""
+        assert answer.startswith(b"HTTP/1.1 503 ") == bool(kind)
+        assert (b"Retry-After: 2\r\n" in answer) == bool(kind)
+        assert kind in answer
+        assert words in answer
+        assert b"token" not in answer
+        writer.close()
+
+
 async def test_a_port_that_somebody_took_meanwhile_is_replaced(run_dir: Path) -> None:
     gateway = await Gateway(run_dir).start()
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -183,7 +299,7 @@ async def test_after_a_restart_no_port_outside_of_the_range_and_nobody_elses_is_
         keeping = asyncio.create_task(side.keep())
 
         async def settled() -> bool:
-            return KnownPorts(run_dir / "ports.json").sessions() == (two.session,)
+            return KnownPorts(run_dir / "ports.json").known() == (two.session,)
 
         await eventually(settled)
         assert await said(f"http://127.0.0.1:{ports[1]}") == "two: hello"
@@ -224,9 +340,9 @@ def test_ports_nobody_had_come_first_and_then_those_unused_for_longest() -> None
     assert list(port_choice.to_try(ports, 12, {10}, known)) == [12, 13, 14, 11]
     assert list(port_choice.to_try(ports, 99, {13, 14}, known)) == [11, 10, 12]  # it had one before there was a range
     assert list(port_choice.to_try(None, 7, {7}, known)) == [7, 0]
-    idle = InUse(session_id="idle", used=2.0, connections=0)
-    busy = InUse(session_id="busy", used=1.0, connections=1)
-    assert port_choice.gives_way([busy, idle, InUse(session_id="later", used=3.0, connections=0)]) == "idle"
+    idle = InUse(key="idle", used=2.0, connections=0)
+    busy = InUse(key="busy", used=1.0, connections=1)
+    assert port_choice.gives_way([busy, idle, InUse(key="later", used=3.0, connections=0)]) == "idle"
     assert port_choice.gives_way([busy]) is None
 
 
@@ -346,9 +462,9 @@ def test_the_ports_of_sessions_unused_for_longest_are_forgotten(
     ports = KnownPorts(tmp_path / "p")
     for session, port in (("a", 1), ("b", 2), ("a", 1), ("c", 3)):
         ports.keep(session, port)
-    assert KnownPorts(tmp_path / "p").sessions() == ("a", "c")
+    assert KnownPorts(tmp_path / "p").known() == ("a", "c")
     (tmp_path / "p").write_text("{")
-    assert KnownPorts(tmp_path / "p").sessions() == ()
+    assert KnownPorts(tmp_path / "p").known() == ()
 
 
 async def test_connections_beyond_the_limit_are_refused_and_the_others_stay(
@@ -380,8 +496,8 @@ async def test_a_port_that_is_opened_during_a_look_stays(
     """Bug class: what was seen before is held against what came after."""
     seen, opened = asyncio.Event(), asyncio.Event()
 
-    async def look(function: Callable[[Path], frozenset[str]], path: Path) -> frozenset[str]:
-        found = function(path)
+    async def look(function: Callable[[Path, set[str]], frozenset[str]], path: Path, keys: set[str]) -> frozenset[str]:
+        found = function(path, keys)
         seen.set()
         await opened.wait()
         return found

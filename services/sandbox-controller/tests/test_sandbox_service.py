@@ -135,7 +135,8 @@ async def test_the_runner_gets_credentials_and_a_token_of_its_own_and_no_provide
         '[providers.fake]\nbase_url = "http://127.0.0.1:9/v1"\napi_key_env = "K"\nmodels = ["m"]\n'
         '[sandbox]\npublic_ports = "20000-20063"\npublic_url = "https://{port}.valet.example.org"\n'
     )
-    start_service("sandbox-controller", VALET_CONFIG=str(config), K="the-real-key")
+    framing = "https://valet.example.org http://localhost:3000"
+    start_service("sandbox-controller", VALET_CONFIG=str(config), K="the-real-key", VALET_FRAME_ANCESTORS=framing)
     ledger.orchestrator = True
     await ledger.request()
     await ledger.started()
@@ -147,6 +148,7 @@ async def test_the_runner_gets_credentials_and_a_token_of_its_own_and_no_provide
     assert spec.gateway_socket == "/run/valet/gateway/s"
     assert spec.orchestrator
     assert spec.gateway_secure  # people come by TLS
+    assert spec.gateway_frame_ancestors == framing.split()
     secret = (servers.places.keys / "secret").read_bytes()
     assert portal_token.verify(secret, spec.portal_token).session_id == ledger.session
     assert spec.gateway_key == sandbox_token.key(secret, ledger.session)

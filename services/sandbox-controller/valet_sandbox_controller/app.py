@@ -29,7 +29,7 @@ NAME = "sandbox-controller"
 FACTS = [subjects.every("fact", "sandbox_requested"), subjects.every("fact", "sandbox_release_requested")]
 """What it acts on."""
 
-RUNNER = (sys.executable, "-P", "-s", "-m", "valet_runner")
+RUNNER = (sys.executable, "-Ps", "-m", "valet_runner")
 """What runs in a sandbox; without the working folder and the agent's own packages on its path: a repository may have a
 `json.py`."""
 

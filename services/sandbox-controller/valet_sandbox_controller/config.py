@@ -1,6 +1,7 @@
 """What the sandbox controller and the portal are told: the common settings, `valet.toml`, where programs are."""
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -27,6 +28,20 @@ class ControllerConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Signs runner credentials; none for a broker without authentication (tests)."""
     secret: bytes
     """HMAC key of portal tokens."""
+    frame_ancestors: tuple[str, ...] = ()
+    """Origins whose pages may show a sandbox's in a frame: the platform's, where a web app has such pages."""
+
+
+_ORIGIN = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?")
+
+
+def frame_ancestors(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """The origins in VALET_FRAME_ANCESTORS, between spaces. Raises `BadSettings`."""
+    origins = tuple(environ.get("VALET_FRAME_ANCESTORS", "").split())
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise BadSettings(f"VALET_FRAME_ANCESTORS={origin!r}: write origins such as https://valet.example.org")
+    return origins
 
 
 def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> ControllerConfig:
@@ -49,6 +64,7 @@ def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> Control
         ),
         account=key_from_seed(seed.read_text()) if settings.nats_creds is not None else None,
         secret=read_secret(settings),
+        frame_ancestors=frame_ancestors(environ),
     )
 
 

@@ -196,6 +196,7 @@ class Controller:
                 orchestrator=orchestrator,
                 desktop=sandbox.desktop,
                 secure=(sandbox.public_url or "").startswith("https:"),
+                frame_ancestors=self._config.frame_ancestors,
             ),
             source=source,
             limits=Limits(memory_mb=sandbox.memory_mb, cpus=sandbox.cpus, pids=sandbox.pids),

@@ -121,6 +121,23 @@ RELEASE_CUT = 5.0
 GATEWAY_DIAL = 2.0
 """To connect to a gateway: a unix socket answers at once, unless its owner was stopped and its backlog is full."""
 
+GATEWAY_HOLD = 12.0
+"""A new connection waits so long for a gateway that is away: one that was killed is back in one to seven seconds
+(measured), and people wait longer for a page without going away."""
+
+GATEWAY_HOLD_POLL = 0.1
+"""Between two attempts meanwhile, each of some microseconds."""
+
+HELD = 256
+"""Connections to one sandbox that may wait at once: browsers open six each, and come again."""
+
+AWAY_RETRY = 2
+"""Whole seconds until who has waited in vain should come again."""
+
+TUNNEL_PORTS = 64
+"""Ports of one session's tunnels: as many as a gateway has tunnels. What lies in a gateway's folder is the agent's to
+say, so the number is kept here as well."""
+
 GATEWAY_LOOK = 1.0
 """Between looks at which sandboxes there are: how long a port outlives its sandbox, and how soon one is back after a
 restart. A look at a folder takes microseconds."""

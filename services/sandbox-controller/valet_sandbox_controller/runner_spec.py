@@ -1,5 +1,7 @@
 """What a runner is told, made from the request and the configuration. Pure but for the arguments."""
 
+from collections.abc import Sequence
+
 import msgspec
 from valet_protocol.events.facts import SandboxRequested
 from valet_protocol.sandbox_spec import ModelSpec, ProviderSpec, RunnerSpec
@@ -26,9 +28,10 @@ def build(
     orchestrator: bool = False,
     desktop: config_file.Desktop = "first-use",
     secure: bool = False,
+    frame_ancestors: Sequence[str] = (),
 ) -> bytes:
     """JSON of the `RunnerSpec`. `now` is seconds since 1970, `entropy` 32 random bytes, `secure` whether people's
-    browsers come to the sandbox by TLS."""
+    browsers come to the sandbox by TLS, `frame_ancestors` the origins whose pages may show the sandbox's."""
     expires = now + limits.TOKEN_TTL
     creds = ""
     if account is not None:
@@ -62,6 +65,7 @@ def build(
             gateway_socket=places.gateway_socket,
             gateway_port=places.gateway_port,
             gateway_secure=secure,
+            gateway_frame_ancestors=list(frame_ancestors),
             xterm_dir=places.xterm_dir,
             orchestrator=orchestrator,
             desktop=desktop,

@@ -99,7 +99,7 @@ class ProcessDeleted(Data, frozen=True, kw_only=True):
 
 
 class Tunnel(msgspec.Struct, frozen=True, kw_only=True):
-    """A port of the sandbox that people reach at `/t/<name>/` of its gateway."""
+    """A port of the sandbox that people reach at an address of its own, or at `/t/<name>/` of its gateway."""
 
     name: str
     """The word in its address."""
@@ -109,6 +109,8 @@ class Tunnel(msgspec.Struct, frozen=True, kw_only=True):
     """What it speaks."""
     description: str = ""
     """For people."""
+    keep_prefix: bool = False
+    """Whether what listens there is asked for `/t/<name>/…` as it stands, instead of for what is below it."""
 
 
 class TunnelsChanged(Data, frozen=True, kw_only=True):

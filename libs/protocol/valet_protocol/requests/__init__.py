@@ -57,6 +57,7 @@ from valet_protocol.requests.platform import (
     Writers,
 )
 from valet_protocol.requests.reads import (
+    FindImage,
     GetCommand,
     GetDiff,
     GetReview,
@@ -79,6 +80,7 @@ from valet_protocol.requests.views import (
     DiffView,
     Done,
     ForkPlan,
+    ImagePlace,
     ImageView,
     MessagePage,
     MessageView,
@@ -119,6 +121,7 @@ __all__ = [
     "Done",
     "EditPrompt",
     "Endpoint",
+    "FindImage",
     "ForkPlan",
     "ForkSession",
     "GetCommand",
@@ -130,6 +133,7 @@ __all__ = [
     "GetState",
     "HandOver",
     "Identity",
+    "ImagePlace",
     "ImageView",
     "ImportEvents",
     "JoinSession",

@@ -72,10 +72,13 @@ class Writers(Reply, frozen=True, kw_only=True):
 
 class GetEndpoint(Request, frozen=True, kw_only=True):
     """Where is the gateway of a session's sandbox? Goes to `subjects.service("portal", …)`. Reply: `Endpoint`; refused
-    with `sandbox_not_running`."""
+    with `sandbox_not_running`, `sandbox_ports_in_use`; for a tunnel also with `no_tunnel_address`."""
 
     method: ClassVar[str] = "get_endpoint"
     session_id: str
+    tunnel: str | None = None
+    """A tunnel's name: for the address at whose root that tunnel is. Where it is refused, the tunnel is reached at
+    `/t/<name>/` of the gateway only."""
 
 
 class Endpoint(Reply, frozen=True, kw_only=True):

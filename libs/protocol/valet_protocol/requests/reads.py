@@ -120,6 +120,15 @@ class GetDiff(Request, frozen=True, kw_only=True):
     """Only what this turn changed."""
 
 
+class FindImage(Request, frozen=True, kw_only=True):
+    """With which session a picture lies that this one shows. Reply: `ImagePlace`; refused with `image_not_found`."""
+
+    method: ClassVar[str] = "find_image"
+    session_id: str
+    user: str
+    image_id: str
+
+
 class ReadArchive(Request, frozen=True, kw_only=True):
     """Archived events of a session, for what the stream no longer holds. Reply: `ArchivePage`."""
 

@@ -207,7 +207,7 @@ class ImageView(Reply, frozen=True, kw_only=True, omit_defaults=True):
 
     image_id: str
     url: str
-    """Its path at the API. Of a fork that of the session in which it was shown, which one must be able to see."""
+    """Its path at the API: for who may see the session that shows it, a fork's too."""
     media_type: str = ""
     """e.g. `image/png`."""
     bytes: int = 0
@@ -378,6 +378,14 @@ class ForkPlan(Reply, frozen=True, kw_only=True):
     """Sequence of the source's last event that is taken over."""
     work: WorkRef | None
     """The files and the agent's conversation as they were; none where no turn had ended by then."""
+
+
+class ImagePlace(Reply, frozen=True, kw_only=True):
+    """Where a picture lies."""
+
+    session_id: str
+    """The session whose agent showed it, or which it was imported with: its object is
+    `sessions/<session>/images/<image>`."""
 
 
 class SuperfluousWork(Reply, frozen=True, kw_only=True):

@@ -16,9 +16,11 @@ class TunnelView(Reply, frozen=True, kw_only=True):
     port: int
     protocol: Literal["http", "ws"] = "http"
     description: str = ""
+    keep_prefix: bool = False
+    """Whether the server is asked for `/t/<name>/…` as it stands."""
     path: str
     """Where it is below the address of this sandbox's gateway: `/t/<name>/`. People find the whole link in the
-    session's page."""
+    session's page; where it can be had, it is an address of the tunnel's own, with the server's `/` at its root."""
 
 
 class TunnelList(Reply, frozen=True, kw_only=True):
@@ -67,6 +69,9 @@ class RegisterTunnel(Tool, frozen=True, kw_only=True):
     """`ws` for a server that speaks nothing but WebSocket; `http` carries WebSockets too."""
     description: limits.Name | None = None
     """What people find there."""
+    keep_prefix: bool = False
+    """For a server that was told to serve below `/t/<name>/` (Vite: `--base /t/<name>/`): it is then asked for that
+    path as it stands. Any other server is asked for `/`, also where people open it below `/t/<name>/`."""
 
 
 class CheckTunnel(Tool, frozen=True, kw_only=True):

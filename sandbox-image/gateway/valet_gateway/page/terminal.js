@@ -23,6 +23,7 @@
   };
 
   const terminal = new Terminal({
+    allowProposedApi: true, // by which xterm.js is told how wide characters are
     cursorBlink: true,
     fontSize: 14,
     fontFamily: "ui-monospace, 'DejaVu Sans Mono', Menlo, Consolas, monospace",
@@ -31,6 +32,10 @@
   });
   const fit = new FitAddon.FitAddon();
   terminal.loadAddon(fit);
+  if (window.Unicode11Addon) {
+    terminal.loadAddon(new Unicode11Addon.Unicode11Addon());
+    terminal.unicode.activeVersion = "11";
+  }
   terminal.open(document.getElementById("terminal"));
   fit.fit();
   terminal.focus();

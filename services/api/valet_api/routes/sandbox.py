@@ -50,11 +50,13 @@ async def get_sandbox_token(
     gateway, tunnels = await asyncio.gather(
         sandbox_access.endpoint(nc, session_id), sandbox_access.tunnels(nc, session_id)
     )
+    # the limit of a gateway's tunnels bounds how many are asked for
+    own = await asyncio.gather(*(sandbox_access.tunnel_endpoint(nc, session_id, name) for name in tunnels))
     expires = int(time.time()) + limits.SANDBOX_TOKEN
     given = SandboxToken(
         token=sandbox_access.token(secret, session_id, user, service, seq=seq, expires=expires),
         expires_at=datetime.fromtimestamp(expires, UTC).isoformat().replace("+00:00", "Z"),
-        urls=sandbox_access.urls(gateway, tunnels),
+        urls=sandbox_access.urls(gateway, dict(zip(tunnels, own, strict=True))),
     )
     return Response(given, headers={"Cache-Control": "no-store"})
 

@@ -13,8 +13,8 @@ from valet_sandbox_controller.portal.splice import Held, as_transport
 from valet_sandbox_controller.providers.storage import SOCKET
 
 
-async def dial(folder: Path) -> Dialled:
-    """Connect to the gateway whose socket lies in `folder`. Raises `GatewayAway`.
+async def dial(folder: Path, name: str = SOCKET) -> Dialled:
+    """Connect to the gateway whose socket lies in `folder`, or to its socket of that name. Raises `GatewayAway`.
 
     What is connected to is a socket of that very folder: a link the agent has put in its place would lead to sockets
     of the host (a database's, the container engine's), and people's connections with it.
@@ -22,7 +22,7 @@ async def dial(folder: Path) -> Dialled:
     loop = asyncio.get_running_loop()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        file = os.open(folder / SOCKET, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        file = os.open(folder / name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
             if not stat.S_ISSOCK(os.fstat(file).st_mode):
                 raise GatewayAway("what lies in its place is no socket")

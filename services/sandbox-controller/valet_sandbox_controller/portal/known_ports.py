@@ -1,4 +1,5 @@
-"""Which port each session's public side had, kept over restarts of the portal: a link that was given out stays good."""
+"""Which port each session and each tunnel had (by `Opening.key`), kept over restarts of the portal: a link that was
+given out stays good."""
 
 import os
 from pathlib import Path
@@ -12,39 +13,42 @@ _log = logs.get(__name__)
 
 
 class KnownPorts:
-    """A file of ports by session, the most recently used last."""
+    """A file of ports, the most recently used last."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._ports = _read(path)
 
-    def sessions(self) -> tuple[str, ...]:
-        """Every session that has a port."""
+    def known(self) -> tuple[str, ...]:
+        """Everything that has a port."""
         return tuple(self._ports)
 
-    def of(self, session_id: str) -> int:
-        """The session's port; 0 for any."""
-        return self._ports.get(session_id, 0)
+    def of(self, key: str) -> int:
+        """Its port; 0 for any."""
+        return self._ports.get(key, 0)
 
     def all(self) -> dict[str, int]:
-        """The port of each session, the most recently used last."""
+        """Each one's port, the most recently used last."""
         return dict(self._ports)
 
-    def keep(self, session_id: str, port: int) -> None:
-        """This session's port is this one from now on, and no other session's any more. The sessions unused for
-        longest are forgotten."""
-        if self._ports.get(session_id) == port and next(reversed(self._ports)) == session_id:
+    def keep(self, key: str, port: int) -> None:
+        """This one's port is this from now on, and no other's any more. Those unused for longest are forgotten, and so
+        are those of the same session's tunnels."""
+        if self._ports.get(key) == port and next(reversed(self._ports)) == key:
             return
-        for other in [each for each, its in self._ports.items() if each == session_id or its == port]:
+        for other in [each for each, its in self._ports.items() if each == key or its == port]:
             del self._ports[other]
-        self._ports[session_id] = port
+        self._ports[key] = port
+        tunnels = [each for each in self._ports if each.startswith(key.partition("/")[0] + "/")]
+        for other in tunnels[: -limits.TUNNEL_PORTS]:
+            del self._ports[other]
         while len(self._ports) > limits.KNOWN_PORTS:
             del self._ports[next(iter(self._ports))]
         self._write()
 
-    def forget(self, session_id: str) -> None:
-        """This session has none any more."""
-        if self._ports.pop(session_id, None) is not None:
+    def forget(self, key: str) -> None:
+        """It has none any more."""
+        if self._ports.pop(key, None) is not None:
             self._write()
 
     def _write(self) -> None:

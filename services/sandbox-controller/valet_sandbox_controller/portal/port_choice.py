@@ -1,4 +1,4 @@
-"""Which of the ports there are a session gets. Pure."""
+"""Which of the ports there are a session, or a tunnel of it, gets. Pure."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
@@ -8,7 +8,10 @@ import msgspec
 class InUse(msgspec.Struct, frozen=True, kw_only=True):
     """A port that is a running sandbox's."""
 
-    session_id: str
+    key: str
+    """What it leads to (`Opening.key`)."""
+    tunnel: bool = False
+    """Whether that is a tunnel, which is reached by its sandbox's gateway as well."""
     used: float
     """When somebody asked for it or was connected, on any clock that only grows."""
     connections: int
@@ -32,6 +35,7 @@ def to_try(ports: range | None, wanted: int, taken: Collection[int], known: Mapp
 
 
 def gives_way(in_use: Iterable[InUse]) -> str | None:
-    """The session whose port another one gets: unused for longest, and nobody is connected. None: all are in use."""
+    """Whose port another one gets: unused for longest, and nobody is connected; a tunnel's first. None: all are in
+    use."""
     idle = [one for one in in_use if not one.connections]
-    return min(idle, key=lambda one: one.used).session_id if idle else None
+    return min(idle, key=lambda one: (not one.tunnel, one.used)).key if idle else None

@@ -84,8 +84,8 @@ def arguments(box: Box) -> list[str]:
     line += ["--tmpfs", "/tmp", "--symlink", "/tmp", "/var/tmp"]
     for bind in box.binds:
         line += ["--bind" if bind.writable else "--ro-bind", bind.source, bind.target]
-    # what is not bound is a file system of the sandbox's own: an agent could write /etc/ld.so.preload there, and read what
-    # the programs are told that the runner starts later (measured)
+    # what is not bound is a file system of the sandbox's own: an agent could write /etc/ld.so.preload there, and read
+    # what the programs are told that the runner starts later (measured)
     line += ["--remount-ro", "/"]
     for option, descriptor in (
         ("--info-fd", box.info_fd),
