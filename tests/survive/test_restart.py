@@ -75,24 +75,38 @@ def test_down_stops_it_from_outside(own: Platform) -> None:
     assert own.own() == []
 
 
-def test_after_the_supervisor_is_killed_the_next_start_cleans_up_and_goes_on(own: Platform) -> None:
+def test_after_the_supervisor_is_killed_the_next_start_goes_on_with_the_turn(own: Platform) -> None:
     session = own.create()["id"]
     with own.follow(session) as follower:
-        own.prompt(session, "slow 200 words")
+        own.prompt(session, "slow 100 words")
         follower.wait(lambda _: follower.count("delta.text") >= 5, what="the text to stream")
     assert own.process
-    left = own.own()
+    services, sandbox = own.processes(), own.sandbox(session)
+    services = [process for process in services if process not in sandbox and process.name() != "bwrap"]
     own.process.kill()
     own.process.wait(limits.STOP)
-    own.start()
     until(
-        lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in left),
+        lambda: not any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in services),
         limits.STOP,
-        "the processes of the killed platform to end",
+        "the services of the killed platform to end",
     )
+    own.start()
     with own.follow(session) as follower:
-        follower.wait(lambda event: event.type in ("agent.turn_ended", "fact.turn_interrupted"), what="the turn to end")
-        seq = follower.events[-1].seq
+        ended = follower.wait(
+            lambda event: event.type in ("agent.turn_ended", "fact.turn_interrupted"), what="the turn to end"
+        )
+        assert (ended.type, ended.data.get("status")) == ("agent.turn_ended", "completed")
+        assert follower.count("fact.runner_attached") == 1, "another sandbox came in its place"
+        assert follower.count("fact.turn_dispatched") == 1
         own.prompt(session, "say back again")
-        follower.wait_type("agent.turn_ended", after=seq)
-    assert "back again" in checks.assistant_text(own.messages(session))
+        follower.wait_type("agent.turn_ended", after=ended.seq)
+        checks.exactly_once(own, session, follower)
+    first, second = [message for message in own.messages(session) if message["role"] == "assistant"]
+    assert len(first["text"].split()) >= 100
+    assert "back again" in second["text"]
+    assert all(process.is_running() for process in sandbox), "the sandbox was not taken up again"
+
+    own.process.kill()
+    own.process.wait(limits.STOP)
+    assert own.cli("down", timeout=limits.STOP).returncode == 0
+    assert own.own() == [], "`valet down` leaves what a killed platform has left"

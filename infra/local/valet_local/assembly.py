@@ -71,6 +71,7 @@ def assemble(places: Layout, options: Options, journal: Journal) -> Assembly:
         python=sys.executable,
         nats_command=(str(broker.binary), "-c", str(broker.config)),
         nats_url=broker.url,
+        nats_health=broker.health,
         postgres_command=database.command,
         database_url=database.url,
         data_dir=places.data,

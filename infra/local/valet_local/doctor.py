@@ -4,16 +4,20 @@ import os
 import platform
 import shutil
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 
 import msgspec
+from valet_protocol.errors import Problem
 from valet_service import config_file
 from valet_service.config_file import ConfigError
 
-from valet_local import config, isolation, limits, lock, nats, ports, postgres, tools
+from valet_local import config, isolation, limits, lock, nats, ports, postgres, state, tools
 from valet_local.assembly import DEFAULT_PORT
+from valet_local.disk_watch import least_room
 from valet_local.errors import LocalError, NoIsolation
 from valet_local.layout import Layout
 from valet_local.provision import shared_tools
@@ -57,6 +61,7 @@ def examine(places: Layout, *, config_path: Path | None = None) -> Iterable[Find
         *(partial(_part, *each) for each in _PARTS),
         lambda: _disk(places),
         lambda: _port(places),
+        lambda: _running(places),
         _nats,
         _postgres,
         lambda: _opencode(places),
@@ -115,14 +120,21 @@ def _part(name: str, programs: tuple[str, ...], remedy: str) -> Finding:
 
 def _disk(places: Layout) -> Finding:
     existing = next(path for path in (places.data, *places.data.parents) if path.exists())
-    free_mb = shutil.disk_usage(existing).free >> 20
+    free_mb, place = (
+        least_room(places) if existing == places.data else (shutil.disk_usage(existing).free >> 20, existing)
+    )
     writable = os.access(existing, os.W_OK)
-    detail = f"{free_mb} MB free at {places.data}" if writable else f"{existing} cannot be written to"
+    detail = f"{free_mb} MB free at {place}" if writable else f"{existing} cannot be written to"
+    enough = free_mb >= limits.FREE_DISK_MB
+    least = (
+        f"Valet needs {limits.FREE_DISK_MB} MB" if not enough else f"Less than {limits.LOW_DISK_MB} MB is soon used up"
+    )
     return Finding(
         name="Disk",
-        ok=writable and free_mb >= limits.FREE_DISK_MB,
+        ok=writable and free_mb >= limits.LOW_DISK_MB,
+        needed=not (writable and enough),
         detail=detail,
-        remedy=f"Valet needs {limits.FREE_DISK_MB} MB; free some, or choose another place with --data-dir",
+        remedy=f"{least}; free some, delete sessions, or choose another place with --data-dir",
     )
 
 
@@ -135,6 +147,30 @@ def _port(places: Layout) -> Finding:
     except LocalError as error:
         return Finding(name="Port", ok=False, needed=False, detail="in use", remedy=str(error))
     return Finding(name="Port", ok=True, detail=f"{DEFAULT_PORT} is free")
+
+
+def _running(places: Layout) -> Finding:
+    """What the platform says of itself, where it runs."""
+    name = "Platform"
+    running = state.running(places)
+    if running is None:
+        return Finding(name=name, ok=True, needed=False, detail="not running")
+    try:
+        with urllib.request.urlopen(f"{running.url}/ready", timeout=limits.PROBE_TIMEOUT):
+            return Finding(name=name, ok=True, detail=f"ready at {running.url}")
+    except urllib.error.HTTPError as answer:
+        words = _said(answer.read())
+    except OSError as error:
+        words = f"{running.url} does not answer: {error}"
+    how = "Each part of it says more in D/logs; what is restarting is back in seconds"
+    return Finding(name=name, ok=False, detail="not ready", remedy=words or how)
+
+
+def _said(body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=Problem).detail
+    except msgspec.MsgspecError:
+        return ""
 
 
 def _nats() -> Finding:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -31,6 +32,8 @@ class NatsServer(msgspec.Struct, frozen=True, kw_only=True):
     binary: Path
     config: Path
     port: int
+    health: str
+    """URL of its health page, which nobody else can guess."""
 
     @property
     def url(self) -> str:
@@ -73,16 +76,29 @@ def check_version(binary: Path) -> str:
 def prepare(places: Layout, trust: Trust, binary: Path) -> NatsServer:
     """Write the configuration. The port of the last start is used again while it is free."""
     port = _kept_port(places.nats / "port")
+    monitor = ports.free_port()
+    # Its pages know every client and have no password of their own; other users of the machine see loopback, too.
+    hidden = f"/{secrets.token_urlsafe(24)}"
     config = places.nats / "server.conf"
-    write_atomically(config, configuration(trust, store=places.nats / "jetstream", port=port).encode())
-    return NatsServer(binary=binary, config=config, port=port)
+    text = configuration(trust, store=places.nats / "jetstream", port=port, monitor=monitor, monitor_path=hidden)
+    write_atomically(config, text.encode())
+    health = f"http://127.0.0.1:{monitor}{hidden}/healthz"
+    return NatsServer(binary=binary, config=config, port=port, health=health)
 
 
-def configuration(trust: Trust, *, store: Path, port: int, host: str = "127.0.0.1", monitor: int | None = None) -> str:
+def configuration(
+    trust: Trust,
+    *,
+    store: Path,
+    port: int,
+    host: str = "127.0.0.1",
+    monitor: int | None = None,
+    monitor_path: str | None = None,
+) -> str:
     """The server's configuration file: operator mode, accounts held in memory.
 
     It listens on loopback unless `host` says otherwise; `monitor` is the port, on loopback, of the server's
-    own health page.
+    own health page, `monitor_path` the path before its name.
 
     `sync_interval` stays at its default (two minutes): a killed server or a killed machine process loses
     nothing, since the operating system has the pages; only a power failure can cost the last moments of the
@@ -95,6 +111,7 @@ def configuration(trust: Trust, *, store: Path, port: int, host: str = "127.0.0.
 server_name: "valet"
 listen: "{host}:{port}"
 {"" if monitor is None else f'http: "127.0.0.1:{monitor}"'}
+{"" if monitor_path is None else f'http_base_path: "{monitor_path}"'}
 max_payload: {limits.MAX_PAYLOAD_BYTES}
 max_pending: {limits.MAX_PAYLOAD_BYTES * 8}
 

@@ -20,6 +20,7 @@ from valet_service.config_file import ConfigError
 
 from valet_local import env_models, leftovers, lock
 from valet_local.assembly import DEFAULT_PORT, Assembly, Options, assemble
+from valet_local.disk_watch import DiskWatch
 from valet_local.errors import LocalError
 from valet_local.files import write_atomically
 from valet_local.journal import Journal
@@ -75,13 +76,15 @@ async def _hold(
             places.data, assembly.config, Path(assembly.facts.programs["VALET_OPENCODE_BIN"]), os.environ, journal
         )
     )
-    tending = asyncio.create_task(supervisor.tend())
-    await asyncio.wait((tending, stopping), return_when=asyncio.FIRST_COMPLETED)
+    watch = DiskWatch(places, assembly.facts.nats_health or "", supervisor, journal)
+    tasks = (asyncio.create_task(supervisor.tend()), asyncio.create_task(watch.run()))
+    await asyncio.wait((*tasks, stopping), return_when=asyncio.FIRST_COMPLETED)
     listing.cancel()
     await asyncio.gather(listing, return_exceptions=True)
-    if tending.done():
-        tending.result()
-    tending.cancel()
+    for task in tasks:
+        if task.done():
+            task.result()
+        task.cancel()
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -1,6 +1,7 @@
 """Runs the processes of a plan: in order, watched, restarted, and ended in order."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -17,7 +18,7 @@ from valet_local.process import Process
 from valet_local.restart_policy import Restarts, after_death
 
 Report = Callable[[str, str, str], None]
-"""Told what happens: process, one of starting|ready|died|stopped|killed, and a detail."""
+"""Told what happens: process, one of starting|ready|died|restarting|stopped|killed, and a detail."""
 
 
 class Edges(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +45,8 @@ class _Watched:
         self.ready = asyncio.Event()
         self.was_ready = False
         self.restarts = Restarts()
+        self.ended_by_us = False
+        """Whether its end was asked for, to start it anew."""
 
 
 class Supervisor:
@@ -80,12 +83,22 @@ class Supervisor:
             done, _ = await asyncio.wait(self._tasks, timeout=limits.LOG_CHECK, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
-            await asyncio.to_thread(log_files.trim, self._edges.logs)
+            with contextlib.suppress(OSError):  # a full disk: they are cut when there is room again
+                await asyncio.to_thread(log_files.trim, self._edges.logs)
 
     def pid(self, name: str) -> int | None:
         """The pid of a process that runs now."""
         process = self._watched[name].process
         return process.pid if process else None
+
+    async def restart(self, name: str, why: str) -> None:
+        """End a process in order, so that it is started again at once. Nothing while it does not run anyway."""
+        watched = self._watched[name]
+        if watched.process is None or self._stopping:
+            return
+        watched.ended_by_us = True
+        self._edges.report(name, "restarting", why)
+        await watched.process.stop(watched.spec.stop_signal, limits.SERVER_GRACE)
 
     async def stop(self) -> None:
         """End the services together, then the servers. At most `SERVICE_GRACE + SERVER_GRACE` and two kill
@@ -151,6 +164,9 @@ class Supervisor:
         if self._stopping:
             return
         watched.process = None
+        if watched.ended_by_us:
+            watched.ended_by_us = False
+            return
         watched.restarts, wait = after_death(watched.restarts, uptime=time.monotonic() - started)
         self._edges.report(name, "died", f"{_cause(status)}; again in {wait:.1f} s")
         if not watched.was_ready and watched.restarts.in_a_row >= limits.START_ATTEMPTS:
@@ -191,7 +207,9 @@ class Supervisor:
             for watched in self._watched.values()
             if watched.process is not None and watched.process.identity is not None
         ]
-        write_atomically(self._edges.record, msgspec.json.encode(running))
+        # Without room for it the old one stays; what it lacks ends by the kernel's signal when we die.
+        with contextlib.suppress(OSError):
+            write_atomically(self._edges.record, msgspec.json.encode(running))
 
     def _failed(self, name: str, what: str) -> StartFailed:
         words = log_files.last_words(self._edges.logs, name)

@@ -27,6 +27,7 @@ PORTS = (1024, 65535)
 Isolation = Literal["bwrap", "none"]
 Network = Literal["open", "none"]
 Desktop = Literal["first-use", "boot", "off"]
+LocalRepos = Literal["administrators", "everyone"] | tuple[str, ...]
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,6 +98,10 @@ class Sandbox(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """Most processes and threads at once."""
     desktop: Desktop = "first-use"
     """When a sandbox's desktop is started, where the machine has one: `first-use`, `boot` or `off`."""
+    local_repos: LocalRepos = "administrators"
+    """Who may start a session from a directory of the platform's machine: administrators alone, everyone, or, for a
+    list of directories, everyone from what is in those. Administrators may from any.
+    """
     question_timeout_seconds: float = 300.0
     """How long a question of the agent waits for a person before its default is taken."""
     public_host: str | None = None
@@ -329,6 +334,10 @@ def _check_sandbox(reader: Reader, sandbox: Sandbox) -> None:
             f"sandbox.public_host is {sandbox.public_host!r}; write a name such as valet.example.org, or an IPv4"
             " address, without http:// and port",
         )
+    if isinstance(sandbox.local_repos, tuple):
+        for path in sandbox.local_repos:
+            if not path.startswith("/"):
+                raise reader.error(("sandbox", "local_repos"), f"sandbox.local_repos: {path!r} is not an absolute path")
     if sandbox.public_ports is not None:
         try:
             port_range(sandbox.public_ports)

@@ -21,7 +21,7 @@ from valet_service.settings import Settings, load
 with lean.without("aiohttp"):
     importlib.import_module("nats.aio.transport")
 
-_PR_SET_PDEATHSIG = 1
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG = 1, 2
 
 
 def notify(message: str) -> None:
@@ -47,9 +47,14 @@ say_ready: ContextVar[Callable[[], None]] = ContextVar("say_ready", default=lamb
 
 
 def die_with_parent() -> None:
-    """Have the kernel end this process when its supervisor dies (Linux; elsewhere the supervisor must do it)."""
-    if sys.platform == "linux" and os.environ.get("NOTIFY_SOCKET"):
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    """Have the kernel end this process when its supervisor dies (Linux; elsewhere the supervisor must do it): in order,
+    unless the supervisor has asked for another signal."""
+    if sys.platform != "linux" or not os.environ.get("NOTIFY_SOCKET"):
+        return
+    prctl, chosen = ctypes.CDLL(None).prctl, ctypes.c_int(0)
+    prctl(_PR_GET_PDEATHSIG, ctypes.byref(chosen))
+    if not chosen.value:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def run(name: str, main: Callable[[Settings, asyncio.Event], Awaitable[None]]) -> None:

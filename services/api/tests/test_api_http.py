@@ -207,6 +207,8 @@ async def test_a_body_over_the_limit_is_413_announced_or_not(
     [
         ({"repo": "relative/path"}, 422, "bad_repo"),
         ({"repo": "/no/such/directory"}, 422, "repo_not_found"),
+        ({"repo": "/etc"}, 422, "not_a_repository"),
+        ({"repo": "file:///etc"}, 422, "not_a_repository"),
         ({"repo": "--upload-pack=touch /tmp/x"}, 422, "bad_repo"),
         ({"repo": "ext::sh -c id"}, 422, "bad_repo"),
         ({"repo": "https://user:secret@git.example.org/a"}, 422, "credentials_in_repo"),
@@ -265,6 +267,14 @@ async def test_a_nul_character_is_refused_before_it_reaches_the_log(
 )
 async def test_malformed_json_is_400(client: httpx.AsyncClient, ledger: FakeLedger, session: str, raw: bytes) -> None:
     problem(await client.post(f"/api/sessions/{session}/messages", content=raw, headers=JSON), 400)
+
+
+async def test_a_request_without_its_body_is_told_so(
+    client: httpx.AsyncClient, ledger: FakeLedger, session: str
+) -> None:
+    for path in ("/api/sessions", f"/api/sessions/{session}/messages"):
+        document = problem(await client.post(path, headers=JSON), 400, "bad_request")
+        assert document["detail"].startswith("The request has no body"), document
 
 
 async def test_a_wrong_content_type_is_415(client: httpx.AsyncClient, ledger: FakeLedger, session: str) -> None:
@@ -347,6 +357,18 @@ async def test_health_and_ready_need_no_token(api: Any, bus: Any, ledger: FakeLe
         assert (await nobody.get("/ready")).json() == {"status": "ready"}
 
 
+async def test_the_root_is_a_page_for_browsers_and_json_for_programs(api: Any) -> None:
+    async with httpx.AsyncClient(base_url=api.url) as nobody:
+        page = await nobody.get("/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+        told = (await nobody.get("/")).json()
+        assert "text/html" in page.headers["content-type"]
+        assert "valet run" in page.text
+        assert api.url in page.text
+        for address in (told["openapi"], told["documentation"]):
+            assert address in page.text
+            assert (await nobody.get(address)).status_code == 200
+
+
 async def test_ready_names_what_does_not_answer(api: Any, nc: Client) -> None:
     async with httpx.AsyncClient(base_url=api.url) as nobody:
         document = problem(await nobody.get("/ready"), 503, "not_ready")
@@ -360,6 +382,8 @@ async def test_openapi_names_every_operation_its_security_and_its_problems(api: 
         page = await nobody.get("/schema")
     assert page.status_code == 200
     assert "text/html" in page.headers["content-type"]
+    assert '="http' not in page.text, "the page needs something from elsewhere"
+    assert "createSession" in page.text
     assert document["openapi"].startswith("3.1")
     operations = [op for path in document["paths"].values() for op in path.values()]
     assert {op["operationId"] for op in operations} >= {

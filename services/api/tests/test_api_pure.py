@@ -1,16 +1,41 @@
 """Claims about what is decided without any I/O: repositories, branches, models, cursors."""
 
+import asyncio
+import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Literal
 
 import msgspec
 import pytest
+from valet_api import booting, disk
+from valet_api.imports import Reader
+from valet_api.local_repos import LocalMachine
 from valet_api.model_files import ModelFiles
 from valet_api.models import checked_model, chosen_model, listed
-from valet_api.repos import checked_branch, checked_repo
+from valet_api.pages import operations, welcome
+from valet_api.repos import check_access, checked_branch, checked_repo
 from valet_api.routes.live import checked_cursor
-from valet_protocol.errors import BadRequest, Unprocessable
+from valet_protocol.errors import BadRequest, Forbidden, Unavailable, Unprocessable
+from valet_protocol.events.agent import Tokens
+from valet_protocol.requests import BootStepView, SandboxView, SessionView
+from valet_protocol.requests.base import SessionStatus
+from valet_service.config_file import LocalRepos, ValetConfig, model_list_path, parse, with_environment
 from valet_service.config_file import ModelList as Known
-from valet_service.config_file import ValetConfig, model_list_path, parse, with_environment
+
+
+class Disk:
+    """A machine with repositories in /srv, and directories that are none in /etc."""
+
+    def __init__(self, *, everything: bool = True) -> None:
+        self._everything = everything
+
+    def open_to_them(self, path: str) -> bool:
+        return self._everything
+
+    def at(self, path: str) -> Literal["repository", "directory", "nothing"]:
+        assert self._everything, "what is not open to them was looked at"
+        return "repository" if path.startswith("/srv") else "directory" if path.startswith("/etc") else "nothing"
 
 
 @pytest.mark.parametrize(
@@ -29,7 +54,7 @@ from valet_service.config_file import ValetConfig, model_list_path, parse, with_
     ],
 )
 def test_repositories_git_can_fetch_are_taken(repo: str) -> None:
-    assert checked_repo(repo, lambda path: path.startswith("/srv")) == repo
+    assert checked_repo(repo, Disk()) == repo
 
 
 @pytest.mark.parametrize(
@@ -66,15 +91,120 @@ def test_repositories_git_can_fetch_are_taken(repo: str) -> None:
 )
 def test_everything_else_is_refused_with_what_to_give(repo: str) -> None:
     with pytest.raises(Unprocessable) as refusal:
-        checked_repo(repo, lambda path: path.startswith("/srv"))
+        checked_repo(repo, Disk())
     assert refusal.value.code in ("bad_repo", "repo_not_found")
     assert len(refusal.value.detail) < 3000
+
+
+@pytest.mark.parametrize("repo", ["/etc", "file:///etc", "file:///etc/"])
+def test_a_directory_that_is_no_repository_is_refused(repo: str) -> None:
+    with pytest.raises(Unprocessable) as refusal:
+        checked_repo(repo, Disk())
+    assert refusal.value.code == "not_a_repository"
+
+
+@pytest.mark.parametrize("repo", ["/srv/app", "/etc", "/no/such", "file:///srv/app", "file://host/srv/app"])
+def test_what_is_not_open_to_somebody_is_refused_alike_whether_it_is_there_or_not(repo: str) -> None:
+    with pytest.raises(Forbidden) as refusal:
+        checked_repo(repo, Disk(everything=False))
+    assert refusal.value.code == "local_repo_not_allowed"
+    assert "/srv" not in refusal.value.detail
+
+
+def test_who_may_have_which_directory_of_the_machine(tmp_path: Path) -> None:
+    allowed, other = tmp_path / "repos", tmp_path / "secret"
+    for place in (allowed / "app" / ".git", other / ".git", tmp_path / "repos-of-others"):
+        place.mkdir(parents=True)
+    (allowed / "way-out").symlink_to(other)
+    rules: list[tuple[LocalRepos, bool, bool]] = [
+        ("administrators", False, False),
+        ("everyone", True, True),
+        ((str(allowed),), True, False),
+    ]
+    for rule, inside, outside in rules:
+        somebody, administrator = (LocalMachine(rule, administrator=admin) for admin in (False, True))
+        assert somebody.open_to_them(str(allowed / "app")) is inside
+        for path in (other, tmp_path / "repos-of-others", allowed / ".." / "secret", allowed / "way-out"):
+            assert somebody.open_to_them(str(path)) is outside, path
+        assert administrator.open_to_them(str(other))
+    found = LocalMachine("everyone", administrator=False)
+    assert [found.at(str(path)) for path in (other, allowed, tmp_path / "no")] == ["repository", "directory", "nothing"]
+
+
+def test_an_import_says_which_repository_it_started_from() -> None:
+    line = (
+        b'{"specversion":"1.0","id":"a","source":"x","type":"fact.session_requested","seq":1,'
+        b'"subject":"01JABCDEFGHJKMNPQRSTVWXYZ0","time":"2026-01-01T00:00:00Z","dataversion":1,'
+        b'"data":{"owner":"u","repo":"/srv/secret","model":"a/b"}}\n'
+    )
+    reader = Reader()
+    assert len(list(reader.feed(line))) == 1
+    assert reader.repo == "/srv/secret"
+    with pytest.raises(Forbidden):
+        check_access(reader.repo, Disk(everything=False))
+
+
+def test_the_disk_refuses_what_can_wait_first_and_says_so_when_it_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = 0
+
+    def usage(_: object) -> SimpleNamespace:
+        return SimpleNamespace(free=free)
+
+    monkeypatch.setattr(shutil, "disk_usage", usage)
+    looked = disk.Disk(tmp_path, None)
+    free = 600 << 20
+    looked.require_room()
+    assert looked.full() is None
+    free = 400 << 20
+    with pytest.raises(Unavailable, match="Only 400 MB are free") as refusal:
+        looked.require_room()
+    assert refusal.value.code == "disk_nearly_full"
+    assert looked.full() is None, "what runs goes on"
+    free = 3 << 20
+    assert "disk is full (3 MB" in (looked.full() or "")
+
+
+async def test_a_broker_that_cannot_write_makes_the_platform_not_ready_and_other_complaints_do_not(
+    tmp_path: Path,
+) -> None:
+    said = ""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f'HTTP/1.0 503 x\r\nContent-Type: application/json\r\n\r\n{{"error":"{said}"}}'.encode())
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    looked = disk.Disk(tmp_path, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hidden/healthz")
+    assert await looked.broken() is None
+    said = "JetStream stream 'A > SESSIONS' write error: no space left on device"
+    assert "cannot write the log" in (await looked.broken() or "")
+    said = "JetStream is not current"
+    assert await looked.broken() is None
+    server.close()
+    await server.wait_closed()
+    assert await looked.broken() is None, "a broker that does not answer is named by another question"
+
+
+def test_the_pages_load_nothing_and_show_nothing_as_it_was_sent() -> None:
+    document = {
+        "info": {"title": "T", "description": "D"},
+        "paths": {
+            "/a/{b}": {"get": {"operationId": "o", "summary": "<script>", "tags": ["x"], "responses": {"200": {}}}}
+        },
+    }
+    for page in (operations(document), welcome('http://h"><script>')):
+        assert b"<script" not in page
+        assert b"src=" not in page
+        assert b"<link" not in page
 
 
 @pytest.mark.parametrize("repo", ["https://u:p@git.example.org/a", "https://token@git.example.org/a", "ssh://u:p@h/a"])
 def test_credentials_in_an_address_are_refused_and_not_repeated(repo: str) -> None:
     with pytest.raises(Unprocessable) as refusal:
-        checked_repo(repo, lambda _: True)
+        checked_repo(repo, Disk())
     assert refusal.value.code == "credentials_in_repo"
     assert repo not in refusal.value.detail
 
@@ -160,3 +290,37 @@ def test_a_cursor_is_a_plain_number(text: str) -> None:
     with pytest.raises(BadRequest) as refusal:
         checked_cursor(text)
     assert refusal.value.code == "bad_cursor"
+
+
+def test_a_session_that_boots_says_what_it_waits_for() -> None:
+    def words(*steps: BootStepView, status: SessionStatus = "booting", repo: str | None = "https://h/r") -> str:
+        view = SessionView(
+            id="s",
+            status=status,
+            status_detail="",
+            owner="u",
+            title="",
+            repo=repo,
+            branch=None,
+            model="a/b",
+            created_at="",
+            updated_at="",
+            epoch=1,
+            cost=0,
+            tokens=Tokens(),
+            turns=0,
+            sandbox=SandboxView(boot=list(steps)),
+            seq=1,
+        )
+        return booting.told(view).status_detail
+
+    over = {name: BootStepView(step=name, ms=1, outcome="ok") for name in ("environment", "git", "clone", "opencode")}
+    begun = (over["environment"], over["git"])
+    assert words(status="provisioning") == "Its sandbox is being made."
+    assert words() == words(*over.values()) == "Its sandbox is starting."
+    assert words(*begun) == "Its repository is being cloned."
+    assert words(*begun, repo=None) == "Its workspace is being made ready."
+    assert words(*begun, over["clone"]).startswith("Its agent is starting")
+    slow = BootStepView(step="opencode", ms=1, outcome="failed", detail="no answer yet")
+    assert words(*begun, over["clone"], slow) == "Its agent is slow to start: no answer yet"
+    assert words(*over.values(), status="ready") == ""

@@ -7,6 +7,7 @@ import httpx
 import pytest
 from nats.aio.client import Client
 from valet_api import limits
+from valet_api.log_end import last_seq
 from valet_api.testing import FakeLedger, problem
 from valet_protocol import subjects
 from valet_protocol.errors import Conflict, Forbidden
@@ -187,10 +188,10 @@ async def test_turns_reviews_one_turn_s_diff_and_the_past_are_read(
     patch = await client.get(f"{base}/diff?turn=T1", headers={"Accept": "text/x-diff"})
     assert patch.text.startswith("---")
     assert ledger.all(GetDiff)[0].turn_id == "T1"  # type: ignore[attr-defined]
-    state = (await client.get(f"{base}/state?at=7&limit=5&after=2")).json()
+    state = (await client.get(f"{base}/state?at=1&limit=5&after=2")).json()
     assert set(state) == {"at", "session", "messages", "next", "diff"}
     (query,) = ledger.all(GetState)
-    assert (query.at, query.limit, query.after, query.nested) == (7, 5, 2, False)  # type: ignore[attr-defined]
+    assert (query.at, query.limit, query.after, query.nested) == (1, 5, 2, False)  # type: ignore[attr-defined]
 
 
 async def test_sub_agents_are_asked_for_nested_or_one_by_one(
@@ -204,7 +205,7 @@ async def test_sub_agents_are_asked_for_nested_or_one_by_one(
         for query in ledger.all(ListMessages)
     ]
     assert asked == [(False, None, 100, 0), (True, None, 3, 0), (False, "ses_1", 100, 7)]
-    assert (await client.get(f"{base}/state?at=7&nested=true")).status_code == 200
+    assert (await client.get(f"{base}/state?at=1&nested=true")).status_code == 200
     assert ledger.all(GetState)[0].nested  # type: ignore[attr-defined]
     problem(await client.get(f"{base}/messages?nested=perhaps"), 400)
     problem(await client.get(f"{base}/messages?conversation=%00"), 422, "nul_character")
@@ -225,6 +226,15 @@ async def test_a_state_at_no_sequence_is_refused(
     client: httpx.AsyncClient, ledger: FakeLedger, session: str, query: str
 ) -> None:
     problem(await client.get(f"/api/sessions/{session}/state?{query}"), 400)
+
+
+@pytest.mark.parametrize(("query", "code"), [("state?at=", "bad_sequence"), ("events?after=", "bad_cursor")])
+async def test_what_is_beyond_the_end_of_the_log_is_refused_with_where_that_is(
+    client: httpx.AsyncClient, ledger: FakeLedger, session: str, nc: Client, query: str, code: str
+) -> None:
+    end = await last_seq(nc)
+    said = problem(await client.get(f"/api/sessions/{session}/{query}999999"), 400, code)
+    assert said["detail"] == f"999999 is beyond the end of the log, which is {end}; use a sequence you were given."
 
 
 # -- title and policy --------------------------------------------------------------------------------------

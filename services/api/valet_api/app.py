@@ -21,6 +21,7 @@ from valet_protocol.events.facts import SessionPolicy
 from valet_protocol.ids import new_id
 from valet_protocol.requests import Authenticate, Identity
 from valet_service import broker, database, lifecycle, logs, rpc
+from valet_service.config_file import LocalRepos
 from valet_service.object_store import ObjectStore, open_store
 from valet_service.settings import Settings
 
@@ -29,6 +30,7 @@ from valet_api.attachments import Attachments
 from valet_api.auth import Authenticator
 from valet_api.config import ApiSettings
 from valet_api.connection import Connection
+from valet_api.disk import Disk
 from valet_api.errors import PortTaken
 from valet_api.forks import Forks
 from valet_api.hand_over import Door
@@ -70,9 +72,11 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     authenticator: Authenticator
     model_files: ModelFiles
     policy: SessionPolicy
+    local_repos: LocalRepos
     replies: Replies
     objects: ObjectStore
     secret: bytes
+    disk: Disk
     spool: Path
     """Where a long request lies until all of it is here; a folder of its service, not of memory as `/tmp` may be."""
 
@@ -86,11 +90,13 @@ def application(parts: Parts) -> Litestar:
         "store": parts.store,
         "door": parts.door,
         "usual_policy": parts.policy,
+        "local_repos": parts.local_repos,
         "authenticator": parts.authenticator,
         "forks": Forks(parts.objects),
         "attached": Attachments(parts.objects, parts.store),
         "images": Images(parts.objects),
         "secret": parts.secret,
+        "disk": parts.disk,
         "stores": Stores(objects=parts.objects, store=parts.store, spool=parts.spool),
     }
     return Litestar(
@@ -114,7 +120,7 @@ def application(parts: Parts) -> Litestar:
         },
         openapi_config=docs.CONFIG,
         request_max_body_size=limits.BODY_BYTES,
-        state=State({"authenticator": parts.authenticator}),
+        state=State({"authenticator": parts.authenticator, "disk": parts.disk}),
         logging_config=None,
     )
 
@@ -157,9 +163,11 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         authenticator=Authenticator(store),
         model_files=ModelFiles(own.config, settings.data_dir, own.missing_keys),
         policy=SessionPolicy(question_timeout_s=own.config.sandbox.question_timeout_seconds),
+        local_repos=own.config.sandbox.local_repos,
         replies=Replies(pool),
         objects=open_store(own.config.objects, nc=nc),
         secret=own.secret,
+        disk=Disk(settings.data_dir, own.nats_health),
         spool=settings.data_dir,
     )
     await _serve_authenticate(nc, parts.authenticator)

@@ -19,7 +19,10 @@ NOT_SIGNED_IN = (
     "Send the header 'Authorization: Bearer <token>'. `valet up` prints the token of the owner; "
     "an administrator makes further ones with POST /api/users."
 )
-WRONG_TOKEN = "This token is not known here. `valet up` prints the present one; it is also in D/valet.json."
+WRONG_TOKEN = (
+    "This token is not known here. `valet up` prints the owner's present one; `valet.json` in the data directory of a "
+    "platform that runs has it, too."
+)
 
 
 class Authenticator:

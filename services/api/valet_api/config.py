@@ -22,6 +22,8 @@ class ApiSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Token of the first user; none leaves the users as they are."""
     event_bus: Path
     """Socket on which the event bus takes connections over."""
+    nats_health: str | None
+    """URL of the broker's health page; None where it cannot be reached."""
     config: ValetConfig
     missing_keys: Mapping[str, str]
     """The environment variables that should hold providers' keys and do not, by provider."""
@@ -40,6 +42,7 @@ def load(settings: Settings, environ: Mapping[str, str] = os.environ) -> ApiSett
         port=int(port),
         admin_token=_admin_token(environ.get("VALET_ADMIN_TOKEN_FILE")),
         event_bus=settings.run_dir / "event-bus.sock",
+        nats_health=environ.get("VALET_NATS_HEALTH"),
         config=config,
         missing_keys=dict(missing_keys(config, environ)),
         secret=_secret(settings.keys_dir / "secret"),

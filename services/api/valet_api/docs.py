@@ -1,11 +1,9 @@
 """The OpenAPI document and its page."""
 
 from litestar.openapi import OpenAPIConfig
-from litestar.openapi.plugins import ScalarRenderPlugin
 from litestar.openapi.spec import Components, SecurityScheme
 
-SCALAR_VERSION = "1.44.15"
-"""The page's script; it is fetched by the reader's browser, the document itself needs no network."""
+from valet_api.pages import OperationsPage
 
 CONFIG = OpenAPIConfig(
     title="Valet",
@@ -15,7 +13,7 @@ CONFIG = OpenAPIConfig(
         "sequence number; that number is the cursor everywhere. Errors are problem documents (RFC 9457)."
     ),
     path="/schema",
-    render_plugins=[ScalarRenderPlugin(version=SCALAR_VERSION, path=["/", "/scalar"])],
+    render_plugins=[OperationsPage()],
     use_handler_docstrings=True,
     components=Components(
         security_schemes={

@@ -36,7 +36,7 @@ class Images:
         self._objects = objects
 
     async def open(self, session_id: str, image_id: str) -> Image:
-        """A session's picture. Raises `NotFound` and `Unavailable`."""
+        """A picture that lies with a session. Raises `NotFound` and `Unavailable`."""
         name = f"sessions/{session_id}/images/{image_id}"
         try:
             if not is_name(name):

@@ -46,6 +46,8 @@ class Reader:
     def __init__(self) -> None:
         self.source = ""
         """The session the events are of."""
+        self.repo: str | None = None
+        """The repository that session started from."""
         self.events = 0
         """How many there are so far."""
         self.files = Receiving()
@@ -128,6 +130,8 @@ class Reader:
             if not is_ulid(event.subject):
                 raise self._wrong(f"its `subject` {event.subject[:40]!r} is not a session's id")
             self.source = event.subject
+            repo = _data.decode(event.data).get("repo")
+            self.repo = repo if isinstance(repo, str) else None
         if event.specversion != "1.0":
             raise self._wrong(f"its `specversion` is {event.specversion[:20]!r}, not '1.0'")
         if event.subject != self.source:

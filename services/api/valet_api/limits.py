@@ -133,6 +133,12 @@ restart some seconds."""
 READY_WAIT = 2.0
 """For each part that `/ready` asks: a part slower than this is not ready."""
 
+DISK_RESERVE_BYTES = 512 << 20
+"""Less free than this and what can wait is refused: new sessions, uploads. The rest is for the events of what runs."""
+
+DISK_FULL_BYTES = 64 << 20
+"""Less than this is as good as full: PostgreSQL wants 16 MB at a time for its log and NATS 8 MB."""
+
 RETRY_AFTER = 2
 """What a client is told to wait after a 503: most restarts are over by then."""
 

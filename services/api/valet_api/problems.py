@@ -12,6 +12,8 @@ from valet_protocol.ids import new_id
 from valet_service import logs
 
 from valet_api import limits
+from valet_api.disk import Disk
+from valet_api.routes.bodies import PATTERNS_IN_WORDS
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -42,9 +44,14 @@ def document(problem: Problem, headers: Mapping[str, str] | None = None) -> Resp
     return Response(msgspec.json.encode(problem), status_code=problem.status, media_type=MEDIA_TYPE, headers=extra)
 
 
-def refused(_: Request[Any, Any, Any], refusal: Refused) -> Response[bytes]:
-    """A refusal of ours or of the service behind."""
-    return document(refusal.problem())
+def refused(request: Request[Any, Any, Any], refusal: Refused) -> Response[bytes]:
+    """A refusal of ours or of the service behind. What is unavailable on a full disk is so for that reason."""
+    problem = refusal.problem()
+    if isinstance(refusal, Unavailable) and refusal.code != "disk_nearly_full":
+        disk: Disk = request.app.state.disk
+        if (full := disk.full()) is not None:
+            problem = msgspec.structs.replace(problem, detail=f"{full} {problem.detail}")
+    return document(problem)
 
 
 def http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
@@ -84,11 +91,21 @@ def _explain(error: HTTPException) -> str:
     """Which part of the request does not fit, and why."""
     if isinstance(error.extra, list) and error.extra:
         reasons = [
-            f"{item['key']}: {item['message']}" if item.get("key") not in (None, "data") else str(item["message"])
+            f"{item['key']}: {_in_words(item)}" if item.get("key") not in (None, "data") else _in_words(item)
             for item in error.extra
         ]
+        if reasons == [repr("data")]:  # the framework's KeyError: what the body would be is not there at all
+            return "The request has no body; send a JSON object, which may be empty: {}."
         return "; ".join(reasons) + "."
     return f"{error.detail}."
+
+
+def _in_words(item: Mapping[str, Any]) -> str:
+    """What is wrong with a value; nobody is shown a regular expression."""
+    message = str(item["message"])
+    for pattern, words in PATTERNS_IN_WORDS.items():
+        message = message.replace(f"`str` matching regex {pattern!r}", words)
+    return message
 
 
 def _keys(error: HTTPException) -> set[str]:

@@ -2,21 +2,34 @@
 -- Who signs in with the token of this hash.
 SELECT users.id, users.name, users.admin, users.email, users.display_name
 FROM identity.tokens JOIN identity.users ON users.id = tokens.user_id
-WHERE tokens.hash = $1;
+WHERE tokens.hash = $1 AND tokens.revoked IS NULL AND users.removed IS NULL;
 
 -- name: add_user
--- A new user; no row comes back when the name is taken.
+-- A new user; no row comes back when the name is taken, or the id (the same request again).
 INSERT INTO identity.users (id, name, admin, email, display_name) VALUES ($1, $2, $3, $4, $5)
-ON CONFLICT (name) DO NOTHING
+ON CONFLICT DO NOTHING
 RETURNING id;
 
 -- name: user_named
 -- The user of a name.
-SELECT id, name, admin FROM identity.users WHERE name = $1;
+SELECT id, name, admin FROM identity.users WHERE name = $1 AND removed IS NULL;
 
 -- name: user_known_as
 -- The user of an id or a name; an id goes first.
-SELECT id, name FROM identity.users WHERE id = $1 OR name = $1 ORDER BY id <> $1 LIMIT 1;
+SELECT id, name FROM identity.users
+WHERE (id = $1 OR name = $1) AND removed IS NULL ORDER BY id <> $1 LIMIT 1;
+
+-- name: all_users
+-- Everybody who may sign in, by name.
+SELECT id, name, admin, email, display_name FROM identity.users WHERE removed IS NULL ORDER BY name;
+
+-- name: remove_user
+-- Somebody may not sign in any more; what they did stays theirs.
+UPDATE identity.users SET removed = now() WHERE id = $1 AND removed IS NULL;
+
+-- name: revoke_tokens
+-- Whatever a user signed in with until now, but for the token of this hash.
+UPDATE identity.tokens SET revoked = now() WHERE user_id = $1 AND revoked IS NULL AND hash IS DISTINCT FROM $2;
 
 -- name: users_of
 -- The names of some users.
@@ -29,7 +42,8 @@ UPDATE identity.users SET email = $2, display_name = $3 WHERE id = $1;
 -- name: add_token
 -- Let a user sign in with the token of this hash; a token of somebody else stays theirs.
 INSERT INTO identity.tokens (hash, user_id, origin) VALUES ($1, $2, $3)
-ON CONFLICT (hash) DO NOTHING;
+ON CONFLICT (hash) DO NOTHING
+RETURNING user_id;
 
 -- name: drop_file_tokens
 -- Earlier contents of the token file no longer sign in.

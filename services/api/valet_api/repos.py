@@ -1,10 +1,10 @@
-"""Which repositories and branches a session may start from. Pure but for the question whether a directory is there."""
+"""Which repositories and branches a session may start from. Pure: what the machine has at a path others look at."""
 
 import re
-from collections.abc import Callable
+from typing import Literal, Protocol
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from valet_protocol.errors import Unprocessable
+from valet_protocol.errors import Forbidden, Unprocessable
 
 from valet_api import limits
 
@@ -16,23 +16,36 @@ _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 
 WHAT_TO_GIVE = (
     "Give an http, https, ssh or git URL (https://host/owner/repo.git), git@host:path, or the absolute path of a "
-    "directory on the platform's machine."
+    "git repository on the platform's machine."
 )
 
 
-def checked_repo(repo: str, is_directory: Callable[[str], bool]) -> str:
-    """The repository, if it can be one. Raises `Unprocessable` saying what to give instead.
+class Machine(Protocol):
+    """The platform's own directories, as far as somebody may have them."""
+
+    def open_to_them(self, path: str) -> bool:
+        """Whether they may start a session from this path, whatever is there."""
+        ...
+
+    def at(self, path: str) -> Literal["repository", "directory", "nothing"]:
+        """What is there."""
+        ...
+
+
+def checked_repo(repo: str, machine: Machine) -> str:
+    """The repository, if it can be one. Raises `Unprocessable` saying what to give instead, and `Forbidden` for a
+    directory of the machine that is not open to them, without a look at it.
 
     What reaches git's command line is never an option, nor a transport that runs a command (`ext::`).
     """
     if len(repo) > limits.REPO_CHARACTERS:
         raise _bad(f"The repository's address is longer than {limits.REPO_CHARACTERS} characters.")
     if repo.startswith("/"):
-        return _checked_path(repo, repo, is_directory)
+        return _checked_path(repo, repo, machine)
     if _CONTROL.search(repo):
         raise _bad(f"{repo!r} has blanks or control characters in it.")
     if _URL.match(repo):
-        return _checked_url(repo, is_directory)
+        return _checked_url(repo, machine)
     if _SCP.fullmatch(repo):
         return repo
     if not repo:
@@ -42,7 +55,7 @@ def checked_repo(repo: str, is_directory: Callable[[str], bool]) -> str:
     raise _bad(f"{repo!r} is not the address of a repository.")
 
 
-def _checked_url(repo: str, is_directory: Callable[[str], bool]) -> str:
+def _checked_url(repo: str, machine: Machine) -> str:
     try:
         parts = urlsplit(repo)
         _ = parts.port
@@ -51,7 +64,7 @@ def _checked_url(repo: str, is_directory: Callable[[str], bool]) -> str:
     if parts.scheme not in _SCHEMES:
         raise _bad(f"{parts.scheme}:// is not a way to fetch a repository here.")
     if parts.scheme == "file":
-        return _checked_path(repo, unquote(parts.path), is_directory)
+        return _checked_path(repo, unquote(parts.path), machine)
     if not parts.hostname or not _HOST.fullmatch(parts.netloc.rpartition("@")[2]) or parts.path in ("", "/"):
         raise _bad(f"{repo!r} lacks a host or a path.")
     _check_user(repo, parts)
@@ -69,15 +82,33 @@ def _check_user(repo: str, parts: SplitResult) -> None:
         raise _bad(f"{repo!r} has a user name that would be taken for an option.")
 
 
-def _checked_path(repo: str, path: str, is_directory: Callable[[str], bool]) -> str:
+def _checked_path(repo: str, path: str, machine: Machine) -> str:
     if "\0" in path or not path.startswith("/"):
         raise _bad(f"{repo!r} is not an absolute path.")
-    if not is_directory(path):
+    check_access(path, machine)
+    found = machine.at(path)
+    if found == "nothing":
         raise Unprocessable(
             "repo_not_found",
             f"There is no directory {path} on the platform's machine. Check the path; what is elsewhere needs a URL.",
         )
+    if found == "directory":
+        raise Unprocessable(
+            "not_a_repository",
+            f"{path} is not the top directory of a git repository. Give that, or run `git init` there and commit.",
+        )
     return repo
+
+
+def check_access(repo: str, machine: Machine) -> None:
+    """Raises `Forbidden` when the repository is a directory of the machine that is not open to them."""
+    path = unquote(urlsplit(repo).path) if repo.startswith("file:") else repo
+    if path.startswith("/") and not machine.open_to_them(path):
+        raise Forbidden(
+            "local_repo_not_allowed",
+            "Directories of the platform's machine are not open to you here; give a URL, or ask an administrator "
+            "(`local_repos` in the platform's valet.toml).",
+        )
 
 
 _REFUSED_IN_REF = re.compile(r"[\x00-\x20\x7f~^:?*\[\\]|\.\.|@\{|//")

@@ -41,6 +41,16 @@ class Named(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
+def _person(row: asyncpg.Record) -> Person:
+    return Person(
+        user=row["id"],
+        name=row["name"],
+        admin=row["admin"],
+        email=row["email"],
+        display_name=row["display_name"],
+    )
+
+
 def hash_of(token: str) -> bytes:
     """What is stored of a token."""
     return hashlib.sha256(token.encode()).digest()
@@ -60,15 +70,7 @@ class Store:
     async def person(self, token: str) -> Person | None:
         """Who a token belongs to."""
         row = await self._pool.fetchrow(QUERIES["user_of_token"], hash_of(token))
-        if row is None:
-            return None
-        return Person(
-            user=row["id"],
-            name=row["name"],
-            admin=row["admin"],
-            email=row["email"],
-            display_name=row["display_name"],
-        )
+        return _person(row) if row is not None else None
 
     async def add_user(
         self, user_id: str, name: str, token: str, *, email: str | None = None, display_name: str | None = None
@@ -79,6 +81,24 @@ class Store:
                 return False
             await connection.execute(QUERIES["add_token"], hash_of(token), user_id, "issued")
         return True
+
+    async def people(self) -> list[Person]:
+        """Everybody who may sign in, by name."""
+        return [_person(row) for row in await self._pool.fetch(QUERIES["all_users"])]
+
+    async def remove_user(self, user_id: str) -> None:
+        """Nobody signs in as this user any more; their name is free. Once more changes nothing."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(QUERIES["revoke_tokens"], user_id, None)
+            await connection.execute(QUERIES["remove_user"], user_id)
+
+    async def replace_tokens(self, user_id: str, token: str) -> None:
+        """Sign in with this token from now on, and with none from before. A token that was given before, even one that
+        is replaced by now, changes nothing.
+        """
+        async with self._pool.acquire() as connection, connection.transaction():
+            if await connection.fetchrow(QUERIES["add_token"], hash_of(token), user_id, "issued") is not None:
+                await connection.execute(QUERIES["revoke_tokens"], user_id, hash_of(token))
 
     async def change_user(self, user_id: str, *, email: str | None, display_name: str | None) -> None:
         """How a user wants to be named; None for not at all."""

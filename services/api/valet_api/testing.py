@@ -26,6 +26,7 @@ from valet_protocol.requests import (
     DiffView,
     Done,
     EditPrompt,
+    FindImage,
     ForkPlan,
     ForkSession,
     GetCommand,
@@ -33,6 +34,7 @@ from valet_protocol.requests import (
     GetReview,
     GetSession,
     GetState,
+    ImagePlace,
     ImportEvents,
     JoinSession,
     ListMessages,
@@ -102,6 +104,8 @@ class FakeLedger:
         self.participants: dict[str, dict[str, Role]] = {}
         self.links: dict[str, CreateShareLink] = {}
         self.commands: dict[str, CommandView] = {}
+        self.images: dict[tuple[str, str], str] = {}
+        """Where pictures of forks lie, by session and picture."""
         self.archive: list[ArchivedEvent] = []
         """What every session's archive has."""
         self.asked: list[Request] = []
@@ -140,6 +144,7 @@ class FakeLedger:
             GetSession: self._get,
             GetCommand: self._command,
             GetReview: self._review,
+            FindImage: self._find_image,
             GetState: self._state,
             GetDiff: self._diff,
             ListMessages: self._messages,
@@ -173,6 +178,13 @@ class FakeLedger:
         if session is None or role is None:
             raise NotFound("session_not_found", "There is no such session.")
         return msgspec.structs.replace(session, role=role)
+
+    async def _find_image(self, request: FindImage) -> ImagePlace:
+        self._seen(request.session_id, request.user)
+        place = self.images.get((request.session_id, request.image_id))
+        if place is None:
+            raise NotFound("image_not_found", f"This session has no image {request.image_id[:40]!r}.")
+        return ImagePlace(session_id=place)
 
     def _new(self, session_id: str, owner: str, **known: object) -> SessionView:
         view = SessionView(

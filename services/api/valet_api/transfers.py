@@ -25,7 +25,7 @@ from valet_protocol.requests import (
 from valet_service import database, logs
 from valet_service.object_store import ObjectStore, ObjectStoreError
 
-from valet_api import imported_context, imports, limits, transfer_files
+from valet_api import imported_context, imports, limits, repos, transfer_files
 from valet_api.attachments import clean_mime, clean_name
 from valet_api.ledger import Ledger
 from valet_api.store import Store
@@ -117,17 +117,21 @@ class Export:
 class Import:
     """Reads an export whole, and only then makes a session of it: what is wrong with it leaves nothing behind."""
 
-    def __init__(self, ledger: Ledger, request: ImportEvents, stores: Stores) -> None:
+    def __init__(self, ledger: Ledger, request: ImportEvents, stores: Stores, machine: repos.Machine) -> None:
         self._ledger = ledger
+        self._machine = machine
         self._request = request
         self._objects = stores.objects
         self._store = stores.store
         self._spool = stores.spool
 
     async def run(self, pieces: AsyncIterator[bytes]) -> SessionView:
-        """The session. Raises `Unprocessable` naming a line, `TooLarge`, and what the ledger refuses with."""
+        """The session. Raises `Unprocessable` naming a line, `TooLarge`, `Forbidden` for a repository that is a
+        directory of the machine not open to them, and what the ledger refuses with."""
         with self._spooled() as file, self._spooled() as contents:
             reader = await self._read(pieces, file, contents)
+            if reader.repo is not None:
+                repos.check_access(reader.repo, self._machine)
             file.seek(0)
             self._request = msgspec.structs.replace(self._request, source_session=reader.source)
             stored: list[str] = []

@@ -16,6 +16,7 @@ from valet_protocol.requests import GetSession, SessionView
 from valet_api import limits, streams
 from valet_api.attachments import ANYTHING, Attachments, clean_mime, clean_name, disposition, too_large
 from valet_api.auth import signed_in
+from valet_api.disk import needs_room
 from valet_api.ledger import Ledger
 from valet_api.problems import responses
 from valet_api.routes.bodies import IdempotencyKey, SessionId
@@ -34,6 +35,7 @@ class _Upload(Operation):
     operation_id="addAttachment",
     operation_class=_Upload,
     summary="Upload a file",
+    guards=[needs_room],
     opt={"repeatable": True, "stream_bytes": limits.ATTACHMENT_BYTES},
     request_max_body_size=None,  # the limit is kept while the body passes, with words of its own
     responses=responses(400, 403, 404, 413, 422),

@@ -35,7 +35,19 @@ _END = r"$(?!\n)"
 
 _CHANNEL = r"^[a-z][a-z0-9_-]*(:[A-Za-z0-9][A-Za-z0-9._:/@#+-]*)?" + _END
 _EMAIL = r"^[^\x00-\x20\x7f@<>]+@[^\x00-\x20\x7f@<>]+" + _END
+_VARIANT = r"^[A-Za-z0-9][A-Za-z0-9._-]*" + _END
+_USER = r"^[a-z0-9][a-z0-9._-]{0,62}" + _END
 _NAME = r"^[^\x00-\x20\x7f<>]([^\x00-\x1f\x7f<>]*[^\x00-\x20\x7f<>])?" + _END
+
+PATTERNS_IN_WORDS = {
+    f"^{KEY.pattern}$": "visible ASCII characters, with blanks only between them",
+    _CHANNEL: "a channel such as `slack:team/general`: a word in small letters, and a name behind a colon",
+    _EMAIL: "an e-mail address such as `ada@example.org`",
+    _VARIANT: "letters, digits, `.`, `_` and `-`, the first a letter or digit",
+    _USER: "at most 63 small letters, digits, `.`, `_` and `-`, the first a letter or digit",
+    _NAME: "a name without line breaks, `<` and `>`, and without blanks around it",
+}
+"""What each pattern asks for, as people are told it."""
 
 Channel = Annotated[str, Meta(max_length=limits.CHANNEL_CHARACTERS, pattern=_CHANNEL)]
 Email = Annotated[str, Meta(max_length=limits.EMAIL_CHARACTERS, pattern=_EMAIL)]
@@ -119,9 +131,7 @@ class NewMessage(Body, frozen=True, kw_only=True):
     """For this prompt only."""
     fallbacks: Annotated[list[ModelName], Meta(max_length=limits.FALLBACKS)] = []
     """Models to go on with, in order, when the one before cannot answer."""
-    variant: (
-        Annotated[str, Meta(max_length=limits.VARIANT_CHARACTERS, pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*" + _END)] | None
-    ) = None
+    variant: Annotated[str, Meta(max_length=limits.VARIANT_CHARACTERS, pattern=_VARIANT)] | None = None
     """Reasoning variant of the model, e.g. `high`."""
     attachments: Annotated[list[Id], Meta(max_length=limits.ATTACHMENTS)] = []
     """Ids of files that were uploaded to this session before."""
@@ -205,7 +215,7 @@ class Seen(Body, frozen=True, kw_only=True):
 class NewUser(Body, frozen=True, kw_only=True):
     """A further user."""
 
-    name: Annotated[str, Meta(pattern=r"^[a-z0-9][a-z0-9._-]{0,62}" + _END)]
+    name: Annotated[str, Meta(pattern=_USER)]
     email: Email | None = None
     """For commits of the turns of their prompts."""
     display_name: DisplayName | None = None

@@ -6,7 +6,8 @@ from litestar import Router, get
 from litestar.openapi.datastructures import ResponseSpec
 from litestar.params import Parameter
 from litestar.response import Stream
-from valet_protocol.requests import GetSession, SessionView
+from valet_protocol.errors import NotFound
+from valet_protocol.requests import FindImage, GetSession, ImagePlace, SessionView
 
 from valet_api.attachments import ANYTHING
 from valet_api.auth import signed_in
@@ -33,9 +34,15 @@ async def get_image(
     session_id: SessionId,
     image_id: Annotated[str, Parameter(description="As `agent.image_shown` says.")],
 ) -> Stream:
-    """PNG, JPEG, GIF or WebP; whatever else it turns out to be comes as a download."""
-    await ledger.ask(GetSession(session_id=session_id, user=request.user.user), SessionView)
-    image = await images.open(session_id, image_id)
+    """PNG, JPEG, GIF or WebP; whatever else it turns out to be comes as a download. A fork has those of its source."""
+    user = request.user.user
+    await ledger.ask(GetSession(session_id=session_id, user=user), SessionView)
+    try:
+        image = await images.open(session_id, image_id)
+    except NotFound:
+        query = FindImage(session_id=session_id, user=user, image_id=image_id)
+        place = await ledger.ask(query, ImagePlace)
+        image = await images.open(place.session_id, image_id)
     headers = {
         "Content-Length": str(image.size),
         "Content-Disposition": "attachment" if image.media_type == ANYTHING else "inline",

@@ -81,8 +81,7 @@ async def follow_session(
     user = request.user.user
     view = await ledger.ask(GetSession(session_id=session_id, user=user), SessionView)
     cursor = checked_cursor(last_event_id if last_event_id is not None else after)
-    if cursor > view.seq and cursor > await last_seq(nc):
-        raise BadRequest("bad_cursor", f"{cursor} is beyond the end of the log; use a sequence you were given.")
+    await within_log(nc, cursor, view.seq, "bad_cursor")
     person = request.user
     message = HandOver(kind="sse", user=person.user, name=person.name, session_id=session_id, after=cursor)
     return await _give(door, request, message)
@@ -120,6 +119,13 @@ async def web_socket(
         raise BadRequest("not_a_websocket", "Connect here with a WebSocket client (RFC 6455, version 13).")
     person = request.user
     return await _give(door, request, HandOver(kind="ws", user=person.user, name=person.name, ws_key=key))
+
+
+async def within_log(nc: Client, seq: int, known: int, code: str) -> None:
+    """Whether there can be an event at a sequence; `known` is one that there is. All sessions share one log: a sequence
+    of another one is fine. Raises `BadRequest`, `Unavailable`."""
+    if seq > known and seq > (end := await last_seq(nc)):
+        raise BadRequest(code, f"{seq} is beyond the end of the log, which is {end}; use a sequence you were given.")
 
 
 def checked_cursor(text: str) -> int:

@@ -1,22 +1,22 @@
-"""Who one is, how one's commits are signed, and making further users."""
+"""Who one is, how one's commits are signed, and who else may sign in."""
 
 from typing import Annotated
 
 import msgspec
-from litestar import Router, get, patch, post
+from litestar import Router, delete, get, patch, post
 from litestar.openapi.spec import Example
-from litestar.params import Body
+from litestar.params import Body, Parameter
 from msgspec import UNSET
-from valet_protocol.errors import Conflict, Unavailable
+from valet_protocol.errors import Conflict, NotFound, Unavailable
 from valet_protocol.ids import derived_id, new_id
 from valet_service import database
 
 from valet_api import tokens
 from valet_api.auth import Authenticator, administrator, signed_in
 from valet_api.problems import responses
-from valet_api.routes.bodies import IdempotencyKey, NewUser, UserChange, json_only
+from valet_api.routes.bodies import IdempotencyKey, NewUser, UserChange, json_only, text
 from valet_api.routes.sessions import Asking
-from valet_api.store import Person, Store
+from valet_api.store import OWNER, Named, Person, Store
 
 
 class UserView(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,8 +31,18 @@ class UserView(msgspec.Struct, frozen=True, kw_only=True):
     """Likewise; none: `name`."""
 
 
+class UserList(msgspec.Struct, frozen=True, kw_only=True):
+    """Everybody who may sign in."""
+
+    items: list[UserView]
+    """By name."""
+
+
+UserKey = Annotated[str, Parameter(description="The user's name or id.")]
+
+
 class CreatedUser(msgspec.Struct, frozen=True, kw_only=True):
-    """A new user with the token to sign in. The token is shown this once; only its hash is kept."""
+    """A user with a new token to sign in. The token is shown this once; only its hash is kept."""
 
     id: str
     name: str
@@ -121,4 +131,82 @@ async def create_user(
     return user
 
 
-router = Router("/api", guards=[signed_in], route_handlers=[me, change_me, create_user], tags=["people"])
+@get("/users", guards=[administrator], operation_id="listUsers", summary="List the users", responses=responses(403))
+async def list_users(store: Store) -> UserList:
+    """For administrators: everybody who may sign in."""
+    try:
+        return UserList(items=[_view(person) for person in await store.people()])
+    except database.UNAVAILABLE as error:
+        raise _unavailable() from error
+
+
+@delete(
+    "/users/{user:str}",
+    guards=[administrator],
+    operation_id="removeUser",
+    summary="Remove a user",
+    responses=responses(403, 404, 409),
+    status_code=200,
+)
+async def remove_user(store: Store, authenticator: Authenticator, user: UserKey) -> Named:
+    """For administrators. Their tokens are refused at once; their sessions stay as they are. What they had open by then
+    goes on until its connection ends, and a way into a sandbox for an hour at most. Their name may be given to another,
+    who sees none of their sessions.
+    """
+    try:
+        found = await _somebody(store, user)
+        await store.remove_user(found.id)
+    except database.UNAVAILABLE as error:
+        raise _unavailable() from error
+    authenticator.forget(found.id)
+    return found
+
+
+@post(
+    "/users/{user:str}/token",
+    guards=[administrator],
+    operation_id="replaceToken",
+    summary="Give a user a new token",
+    opt={"secret_answer": True},
+    responses=responses(403, 404, 409),
+    status_code=201,
+)
+async def replace_token(
+    request: Asking,
+    store: Store,
+    authenticator: Authenticator,
+    secret: bytes,
+    user: UserKey,
+    idempotency_key: IdempotencyKey = None,
+) -> CreatedUser:
+    """For administrators, where a token was lost or became known to others: those from before are refused at once."""
+    try:
+        found = await _somebody(store, user)
+        token = f"valet_{tokens.token(secret, 'user_token', request.user.user, found.id, idempotency_key)}"
+        await store.replace_tokens(found.id, token)
+    except database.UNAVAILABLE as error:
+        raise _unavailable() from error
+    authenticator.forget(found.id)
+    return CreatedUser(id=found.id, name=found.name, token=token)
+
+
+async def _somebody(store: Store, user: str) -> Named:
+    """A user who may be changed by others. Raises `NotFound`, and `Conflict` for the owner."""
+    found = await store.known_as(text(user, "user"))
+    if found is None:
+        raise NotFound("user_not_found", f"There is no user {user!r}; GET /api/users lists them.")
+    if found.name == OWNER:
+        raise Conflict(
+            "owner_stays",
+            "The owner stays, and signs in with the token of the platform's token file: write another one into it and "
+            "start the platform again.",
+        )
+    return found
+
+
+router = Router(
+    "/api",
+    guards=[signed_in],
+    route_handlers=[me, change_me, list_users, create_user, remove_user, replace_token],
+    tags=["people"],
+)

@@ -2,17 +2,18 @@
 
 import asyncio
 from collections.abc import Awaitable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
-from litestar import Response, Router, get
+from litestar import MediaType, Request, Response, Router, get
 from nats.aio.client import Client
 from valet_protocol.errors import Refused, Unavailable
 from valet_protocol.requests import ListSessions
 from valet_service import database, logs
 
-from valet_api import limits
+from valet_api import limits, pages
 from valet_api.auth import signed_in
+from valet_api.disk import Disk
 from valet_api.hand_over import Door
 from valet_api.ledger import Ledger
 from valet_api.models import ModelList
@@ -26,6 +27,21 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     """The process lives."""
 
     status: Literal["ok"] = "ok"
+
+
+class Welcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What is at this address."""
+
+    name: Literal["Valet"] = "Valet"
+    description: str = "The HTTP API of a Valet platform: background coding agents."
+    openapi: str = "/schema/openapi.json"
+    """What can be asked, for programs."""
+    documentation: str = "/schema"
+    """The same for people."""
+    ready: str = "/ready"
+    """Whether it can work now."""
+    start: str = 'valet run "Say hello"'
+    """How to begin, from a terminal of the machine it runs on."""
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +64,16 @@ async def list_models(model_list: ModelList) -> ModelList:
     return model_list
 
 
+@get("/", operation_id="welcome", summary="What is at this address", security=[{}], tags=["platform"])
+async def welcome(request: Request[Any, Any, Any]) -> Response[Welcome]:
+    """A page for browsers, JSON for programs."""
+    headers = {"Vary": "Accept", "Content-Security-Policy": pages.POLICY}
+    if "text/html" in request.headers.get("accept", ""):
+        page = pages.welcome(str(request.base_url).rstrip("/"))
+        return Response(page, media_type=MediaType.HTML, headers=headers)  # type: ignore[return-value]
+    return Response(Welcome(), headers=headers)
+
+
 @get("/health", operation_id="health", summary="Whether this process lives", security=[{}], tags=["platform"])
 async def health() -> Health:
     """Asks nobody else."""
@@ -62,8 +88,9 @@ async def health() -> Health:
     responses={503: responses()[503]},
     tags=["platform"],
 )
-async def ready(nc: Client, ledger: Ledger, store: Store, door: Door) -> Response[Readiness]:
-    """Asks the broker, the ledger, the event bus and the database; 503 names those that do not answer."""
+async def ready(nc: Client, ledger: Ledger, store: Store, door: Door, disk: Disk) -> Response[Readiness]:
+    """Asks the broker, the ledger, the event bus and the database, and looks whether anything can be stored; 503 names
+    what is amiss."""
 
     async def ask_ledger() -> bool:
         await ledger.sessions(ListSessions(user="", limit=1), timeout=limits.READY_WAIT)
@@ -83,10 +110,12 @@ async def ready(nc: Client, ledger: Ledger, store: Store, door: Door) -> Respons
         "event-bus": door.reachable(),
         "postgres": ask_database(),
     }
-    answers = await asyncio.gather(*[_answers(name, question) for name, question in parts.items()])
+    asking = asyncio.gather(*[_answers(name, question) for name, question in parts.items()])
+    broken, answers = await asyncio.gather(disk.broken(), asking)
     missing = [name for name, answer in zip(parts, answers, strict=True) if not answer]
-    if missing:
-        detail = f"No answer from {', '.join(missing)}; see their logs in D/logs."
+    if missing or broken:
+        silent = f"No answer from {', '.join(missing)}; see their logs in D/logs." if missing else None
+        detail = " ".join(filter(None, (broken, silent)))
         return document(Unavailable("not_ready", detail).problem())  # type: ignore[return-value]
     return Response(Readiness())
 
@@ -102,4 +131,4 @@ async def _answers(name: str, question: Awaitable[bool]) -> bool:
     return False
 
 
-router = Router("/", route_handlers=[list_models, health, ready])
+router = Router("/", route_handlers=[welcome, list_models, health, ready])

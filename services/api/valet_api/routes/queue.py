@@ -86,7 +86,8 @@ async def reorder_queue(
     ],
     idempotency_key: IdempotencyKey = None,
 ) -> Done:
-    """Those not named keep their order behind the named ones; a name that waits no more is passed over."""
+    """Those not named keep their order behind the named ones; a prompt that waits no more is passed over. With one that
+    was never given to the session nothing is changed."""
     for prompt_id in data.prompt_ids:
         text(prompt_id, "prompt_ids")
     command = ReorderQueue(session_id=session_id, user=request.user.user, prompt_ids=data.prompt_ids)

@@ -1,6 +1,5 @@
 """Sessions: create, list, look, end."""
 
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from litestar import Request, Response, Router, delete, get, patch, post
@@ -21,10 +20,13 @@ from valet_protocol.requests import (
     SessionView,
     TerminateSession,
 )
+from valet_service.config_file import LocalRepos
 
-from valet_api import limits, models, policies, repos
+from valet_api import booting, limits, models, policies, repos
 from valet_api.auth import signed_in
+from valet_api.disk import needs_room
 from valet_api.ledger import Ledger
+from valet_api.local_repos import LocalMachine
 from valet_api.problems import responses
 from valet_api.routes.bodies import IdempotencyKey, NewSession, SessionChange, SessionId, json_only, text
 from valet_api.store import Person
@@ -32,19 +34,12 @@ from valet_api.store import Person
 Asking = Request[Person, Any, State]
 
 
-def _is_directory(path: str) -> bool:
-    try:
-        return Path(path).is_dir()
-    except (OSError, ValueError):
-        return False
-
-
 @post(
     "/",
     operation_id="createSession",
     summary="Create a session",
-    guards=[json_only],
-    responses=responses(400, 409, 413, 415, 422),
+    guards=[json_only, needs_room],
+    responses=responses(400, 403, 409, 413, 415, 422),
     opt={"repeatable": True},
     status_code=201,
 )
@@ -53,6 +48,7 @@ async def create_session(
     ledger: Ledger,
     model_list: models.ModelList,
     usual_policy: SessionPolicy,
+    local_repos: LocalRepos,
     data: Annotated[
         NewSession,
         Body(
@@ -82,7 +78,9 @@ async def create_session(
         session_id=derived_id("session", user, idempotency_key) if idempotency_key else new_id(),
         owner=user,
         title=text(data.title or "", "title").strip(),
-        repo=repos.checked_repo(data.repo, _is_directory) if data.repo is not None else None,
+        repo=repos.checked_repo(data.repo, LocalMachine(local_repos, administrator=request.user.admin))
+        if data.repo is not None
+        else None,
         branch=repos.checked_branch(data.branch) if data.branch is not None else None,
         model=models.chosen_model(model_list, data.model),
         policy=policies.changed(usual_policy, data.policy),
@@ -114,8 +112,9 @@ async def list_sessions(
 
 @get("/{session_id:str}", operation_id="getSession", summary="Look at a session", responses=responses(404))
 async def get_session(request: Asking, ledger: Ledger, session_id: SessionId) -> SessionView:
-    """Status, running turn, queue, open questions, to-do list, cost, and what there is in its sandbox."""
-    return await ledger.ask(GetSession(session_id=session_id, user=request.user.user), SessionView)
+    """Status, running turn, queue, open questions, to-do list, cost, and what there is in its sandbox. While that boots
+    `status_detail` says how far it is."""
+    return booting.told(await ledger.ask(GetSession(session_id=session_id, user=request.user.user), SessionView))
 
 
 @patch(

@@ -122,11 +122,17 @@ async def add_participant(
     status_code=200,
 )
 async def remove_participant(request: Asking, ledger: Ledger, store: Store, session_id: SessionId, user: User) -> Done:
-    """An owner anybody's, everybody their own. It ends at once, open streams too."""
+    """An owner anybody's, everybody their own. It ends at once, open streams too. Who never took part is refused with
+    `participant_not_found`."""
     found = await _known(store, user)
     participant = found.id if found is not None else user
     command = RemoveParticipant(session_id=session_id, user=request.user.user, participant=participant)
-    return await ledger.ask(command, Done)
+    try:
+        return await ledger.ask(command, Done)
+    except NotFound as refusal:
+        if refusal.code != "participant_not_found":
+            raise
+        raise NotFound(refusal.code, f"{user[:40]!r} has never taken part in this session.") from refusal
 
 
 @post(

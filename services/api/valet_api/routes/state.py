@@ -4,6 +4,7 @@ from typing import Annotated
 
 from litestar import Response, Router, get
 from litestar.params import Parameter
+from nats.aio.client import Client
 from valet_protocol.requests import DiffView, GetDiff, GetReview, GetState, ListTurns, ReviewView, StateView, TurnPage
 
 from valet_api import limits
@@ -11,6 +12,7 @@ from valet_api.auth import signed_in
 from valet_api.ledger import Ledger
 from valet_api.problems import responses
 from valet_api.routes.bodies import After, SessionId, text
+from valet_api.routes.live import within_log
 from valet_api.routes.nesting import Nested
 from valet_api.routes.sessions import Asking
 
@@ -57,15 +59,21 @@ async def get_review(request: Asking, ledger: Ledger, session_id: SessionId, tur
 async def get_state(
     request: Asking,
     ledger: Ledger,
+    nc: Client,
     session_id: SessionId,
     at: Annotated[int, Parameter(ge=1, lt=1 << 53, description="Sequence: the state right after this event.")],
     limit: Annotated[int, Parameter(ge=1, le=limits.PAGE_MESSAGES)] = 100,
     after: After = 0,
     nested: Nested = False,
 ) -> StateView:
-    """Everything as of one event: the session and its sandbox, its messages a page at a time, what it had changed."""
+    """Everything as of one event: the session and its sandbox, its messages a page at a time, what it had changed.
+
+    `at` of the answer is the session's own event that this is, the last one up to the sequence asked for.
+    """
     query = GetState(session_id=session_id, user=request.user.user, at=at, limit=limit, after=after, nested=nested)
-    return await ledger.ask(query, StateView, timeout=limits.STATE_TIMEOUT)
+    view = await ledger.ask(query, StateView, timeout=limits.STATE_TIMEOUT)
+    await within_log(nc, at, view.at, "bad_sequence")
+    return view
 
 
 def _given(turn: str | None) -> str | None:

@@ -15,13 +15,16 @@ from valet_protocol.errors import Unavailable
 from valet_protocol.events.agent import WorkRef
 from valet_protocol.ids import derived_id, new_id
 from valet_protocol.requests import ForkPlan, ForkSession, GetSession, ImportEvents, PlanFork, SessionView
+from valet_service.config_file import LocalRepos
 from valet_service.object_store import ObjectStoreUnavailable
 
 from valet_api import limits, streams, transfer_files, transfers
 from valet_api.attachments import Attachments
 from valet_api.auth import signed_in
+from valet_api.disk import needs_room
 from valet_api.forks import Forks
 from valet_api.ledger import Ledger
+from valet_api.local_repos import LocalMachine
 from valet_api.problems import responses
 from valet_api.routes.bodies import IdempotencyKey, NewFork, SessionId, json_only, text
 from valet_api.routes.sessions import Asking
@@ -35,7 +38,7 @@ _LINES = (LINES, "application/x-ndjson", "application/ndjson", "application/json
     "/api/sessions/{session_id:str}/fork",
     operation_id="forkSession",
     summary="Fork a session",
-    guards=[json_only],
+    guards=[json_only, needs_room],
     opt={"repeatable": True},
     responses=responses(400, 403, 404, 409, 413, 415, 422),
     status_code=201,
@@ -145,16 +148,17 @@ class _Lines(Operation):
     operation_id="importSession",
     operation_class=_Lines,
     summary="Import a session",
-    guards=[lines_only],
+    guards=[lines_only, needs_room],
     opt={"repeatable": True, "stream_bytes": limits.IMPORT_BYTES},
     request_max_body_size=None,  # the limit is kept while the body passes, with words of its own
-    responses=responses(400, 409, 413, 415, 422),
+    responses=responses(400, 403, 409, 413, 415, 422),
     status_code=201,
 )
 async def import_session(
     request: Asking,
     ledger: Ledger,
     stores: Stores,
+    local_repos: LocalRepos,
     title: Annotated[
         str | None,
         Parameter(description="None: the source's.", max_length=limits.TITLE_CHARACTERS),
@@ -177,7 +181,8 @@ async def import_session(
         last=False,
         idempotency_key=idempotency_key,
     )
-    return _made(await transfers.Import(ledger, asked, stores).run(streams.body_of(request)))
+    machine = LocalMachine(local_repos, administrator=request.user.admin)
+    return _made(await transfers.Import(ledger, asked, stores, machine).run(streams.body_of(request)))
 
 
 def _made(view: SessionView) -> Response[SessionView]:
