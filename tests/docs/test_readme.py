@@ -24,6 +24,7 @@ ELSEWHERE = {
     "uv run pytest": "this is it",
     "uv run valet bench": "infra/local/tests/test_bench_*.py runs its quick form",
     "docker compose up": "tests/compose",
+    "uv run valet users add ada": "infra/local/tests/test_cli_words.py",
 }
 """Commands that other tests run, and which."""
 

@@ -18,11 +18,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from valet_local.cli.sandbox_access import SandboxToken, SandboxUrls
-from valet_local.client.testing import SESSION, FakeApi
+from valet_local.client.testing import SESSION, VIEW, FakeApi
 from valet_protocol.errors import Problem
+from valet_protocol.requests import BootStepView, SandboxView, ServiceView
 from valet_protocol.sandbox_spec import ProcessesSpec
 
 COMMAND = [sys.executable, "-c", "from valet_local.cli import main; main()"]
+SESSION_AT = f"/api/sessions/{SESSION}"
 AT = f"/api/sessions/{SESSION}/sandbox-token"
 
 
@@ -104,6 +106,7 @@ async def api(front: Front) -> AsyncIterator[FakeApi]:
             tunnels={"web": f"{gateway}/t/web/"},
         )
         api.answers["GET", AT] = (200, SandboxToken(token="a.b.c", expires_at="2030-01-01T00:00:00Z", urls=urls))
+        api.answers["GET", SESSION_AT] = (200, VIEW)
         yield api
     server.close()
 
@@ -185,9 +188,11 @@ async def test_a_detached_program_goes_on_and_is_listed_and_one_that_cannot_star
     assert "running" in line
     assert "sleep 9871" in line
     status, out, err = await finish(await start(api, "exec", SESSION, "--", "no-such-program"))
-    assert (status, out) == (1, b"")
+    assert (status, out) == (127, b"")
     assert err.startswith("error: ")
     assert "no-such-program" in err
+    for words in (["--", "/etc/passwd"], ["--cwd", "/no-such-folder", "--", "true"]):
+        assert (await finish(await start(api, "exec", SESSION, *words)))[:2] == (126, b"")
 
 
 async def test_open_prints_addresses_with_the_token(api: FakeApi) -> None:
@@ -201,8 +206,98 @@ async def test_open_prints_addresses_with_the_token(api: FakeApi) -> None:
     assert "no 'mail'" in err
 
 
+async def test_open_says_what_is_not_there_and_how_to_get_it(api: FakeApi) -> None:
+    boot = [
+        BootStepView(step="vscode", ms=0, outcome="absent", detail="not installed here: code-server"),
+        BootStepView(step="desktop", ms=9, outcome="ok"),
+    ]
+    stopped = ServiceView(service="vnc", state="stopped", detail="it ended", since="2026-01-01T00:00:00Z")
+    sandbox = SandboxView(boot=boot, services=[stopped])
+    api.answers["GET", SESSION_AT] = (200, msgspec.structs.replace(VIEW, sandbox=sandbox))
+    status, out, err = await finish(await start(api, "open", SESSION, "vscode"))
+    assert (status, out) == (1, b"")
+    assert "vscode: not there: not installed here: code-server" in err
+    assert "valet doctor" in err
+    status, out, err = await finish(await start(api, "open", SESSION))
+    assert [line.split()[0] for line in out.decode().splitlines()] == ["web", "vnc", "terminal"]
+    assert (status, "vnc: stopped: it ended" in err) == (0, True)
+    status, out, _ = await finish(await start(api, "open", "--json", SESSION))
+    assert [(one["name"], one["state"], "url" in one) for one in json.loads(out)] == [
+        ("web", "there", True),
+        ("vscode", "absent", False),
+        ("vnc", "stopped", True),
+        ("terminal", "there", True),
+    ]
+    status, out, _ = await finish(await start(api, "open", "--json", SESSION, "vscode"))
+    assert (status, json.loads(out)[0]["state"]) == (1, "absent")
+
+
 async def test_a_sandbox_that_does_not_run_is_said_in_a_sentence(api: FakeApi) -> None:
     asleep = Problem(title="Conflict", status=409, detail="The sandbox is not running.", code="sandbox_not_running")
     api.answers["GET", AT] = (409, asleep)
     status, out, err = await finish(await start(api, "exec", SESSION, "--", "true"))
-    assert (status, out, err) == (1, b"", "error: The sandbox is not running.\n")
+    assert (status, out, err) == (125, b"", "error: The sandbox is not running.\n")
+    status, _, err = await finish(await start(api, "exec", "no-session", "--", "true"))
+    assert (status, "no session 'no-session'" in err) == (125, True)
+
+
+async def test_a_reader_that_has_enough_ends_the_program_there_without_a_word(api: FakeApi) -> None:
+    process = await start(api, "exec", SESSION, "--", "sh", "-c", "yes enough")
+    assert process.stdout
+    assert process.stderr
+    assert await asyncio.wait_for(process.stdout.readexactly(7), 30) == b"enough\n"
+    process.stdout._transport.close()  # type: ignore[attr-defined]
+    assert await asyncio.wait_for(process.stderr.read(), 30) == b""
+    assert await asyncio.wait_for(process.wait(), 30) == 128 + signal.SIGPIPE
+    listed = json.loads((await finish(await start(api, "ps", "--json", SESSION)))[1])
+    assert "yes enough" not in str(listed)
+
+
+async def test_output_that_cannot_be_written_is_said_and_ends_the_program_there(api: FakeApi) -> None:
+    full = os.open("/dev/full", os.O_WRONLY)
+    status, _, err = await finish(await start(api, "exec", SESSION, "--", "yes", "full", stdout=full))
+    os.close(full)
+    assert (status, "No space left" in err) == (125, True)
+    listed = json.loads((await finish(await start(api, "ps", "--json", SESSION)))[1])
+    assert ["full"] not in [each["args"] for each in listed]
+
+
+async def test_input_that_a_program_wants_no_more_of_is_read_no_more_and_nothing_is_said(api: FakeApi) -> None:
+    ours, theirs = os.pipe()
+    process = await start(
+        api, "exec", SESSION, "--", "sh", "-c", "head -c 3; exec 0<&-; sleep 1; echo over", stdin=ours
+    )
+    os.close(ours)
+    os.set_blocking(theirs, False)
+    written = 0
+
+    async def feed() -> None:
+        nonlocal written
+        while process.returncode is None:
+            try:
+                written += os.write(theirs, b"y\n" * 4096)
+            except (BlockingIOError, BrokenPipeError):
+                await asyncio.sleep(0.01)
+
+    feeding = asyncio.create_task(feed())
+    out, err = await asyncio.wait_for(process.communicate(), 60)
+    await feeding
+    os.close(theirs)
+    assert (process.returncode, out, err) == (0, b"y\nyover\n", b"")
+    assert written < 8 << 20
+
+
+async def test_a_program_whose_sandbox_is_gone_or_replaced_is_given_up_at_once(api: FakeApi, front: Front) -> None:
+    for view, why in (
+        (msgspec.structs.replace(VIEW, epoch=2), "another sandbox"),
+        (msgspec.structs.replace(VIEW, status="lost"), "lost"),
+    ):
+        api.answers["GET", SESSION_AT] = (200, VIEW)
+        front.cut_after = [1 << 30, 3000]
+        process = await start(api, "exec", SESSION, "--", "sh", "-c", "echo ready; read go; yes")
+        assert process.stdout
+        assert await asyncio.wait_for(process.stdout.readline(), 30) == b"ready\n"
+        api.answers["GET", SESSION_AT] = (200, view)
+        status, _, err = await finish(process, b"go\n")
+        assert (status, err.count("\n"), why in err) == (125, 1, True), err
+        assert err.startswith("error: the program is gone")

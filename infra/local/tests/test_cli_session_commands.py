@@ -1,18 +1,14 @@
 """The commands that do something to a session, against an API that says what the test wants."""
 
-import asyncio
-import io
 import json
 import os
-import sys
 from collections.abc import AsyncIterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
-from valet_local.cli import main
+from valet_local.cli.testing import valet
 from valet_local.client import bodies
 from valet_local.client.testing import SESSION, VIEW, FakeApi, Seen
 from valet_protocol.errors import Problem
@@ -58,7 +54,10 @@ async def api() -> AsyncIterator[FakeApi]:
     async with FakeApi() as api:
         attachment = facts.Attachment(attachment_id="A", name="a.txt", mime="text/plain", bytes=5, sha256="0" * 64)
         taken = bodies.Participants(
-            participants=[bodies.Participant(user="u1", name="ada", role="owner")],
+            participants=[
+                bodies.Participant(user="u1", name="ada", role="owner"),
+                bodies.Participant(user="u2", name="bob", role="viewer"),
+            ],
             links=[ShareLinkView(link_id="L", role="viewer", expires_at=None, created_by="u1")],
         )
         api.answers = {
@@ -85,26 +84,6 @@ async def api() -> AsyncIterator[FakeApi]:
             ("GET", f"{AT}/diff"): (200, DIFF),
         }
         yield api
-
-
-async def valet(api: FakeApi, *words: str) -> tuple[int, str, str]:
-    """Exit status, what it printed, and what it told. In this process: starting one for each would take a minute."""
-    return await asyncio.wait_for(asyncio.to_thread(ran, api, words), 20)
-
-
-def ran(api: FakeApi, words: tuple[str, ...]) -> tuple[int, str, str]:
-    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8") for _ in range(2))
-    status: Any = 0
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        patch.setenv("VALET_URL", api.endpoint.url)
-        patch.setenv("VALET_TOKEN", api.endpoint.token)
-        patch.setattr(sys, "argv", ["valet", *words])
-        try:
-            main()
-        except SystemExit as end:
-            status = end.code or 0
-    texts = [stream.flush() or stream.buffer.getvalue().decode() for stream in (out, err)]  # type: ignore[attr-defined]
-    return status, texts[0], texts[1]
 
 
 def sent(api: FakeApi, method: str, path: str) -> Any:

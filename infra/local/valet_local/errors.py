@@ -17,6 +17,8 @@ LocalError
 └── StartFailed         a process of the platform did not become ready
 """
 
+from valet_local.invocation import typed
+
 
 class LocalError(Exception):
     """Any error of this package; its text is meant for the person at the terminal."""
@@ -26,7 +28,7 @@ class AlreadyRunning(LocalError):
     def __init__(self, data_dir: object, pid: int | None) -> None:
         by = f"process {pid}" if pid else "another process"
         super().__init__(
-            f"{data_dir} is in use by {by}. Stop it with: valet down --data-dir {data_dir}\n"
+            f"{data_dir} is in use by {by}. Stop it with: {typed(f'down --data-dir {data_dir}')}\n"
             "or give this one a directory of its own with --data-dir"
         )
         self.pid = pid
@@ -34,7 +36,7 @@ class AlreadyRunning(LocalError):
 
 class NotRunning(LocalError):
     def __init__(self, data_dir: object) -> None:
-        super().__init__(f"nothing runs on {data_dir}. Start it with: valet up --data-dir {data_dir}")
+        super().__init__(f"nothing runs on {data_dir}. Start it with: {typed(f'up --data-dir {data_dir}')}")
 
 
 class PortInUse(LocalError):

@@ -1,5 +1,6 @@
 """What the supervisor tells: everything to its log as JSON lines, the important to the terminal."""
 
+import contextlib
 import datetime
 import sys
 from pathlib import Path
@@ -24,10 +25,10 @@ class Journal:
         self._quiet = quiet
 
     def note(self, process: str, event: str, detail: str) -> None:
-        """Something happened to a process. A death is shown, the rest only logged."""
+        """Something happened to a process. A death is shown, the rest only logged. On a full disk it is only shown."""
         now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
         line = msgspec.json.encode(Entry(timestamp=now, process=process, event=event, detail=detail))
-        with self._path.open("ab") as file:
+        with contextlib.suppress(OSError), self._path.open("ab", buffering=0) as file:
             file.write(line + b"\n")
         if event in ("died", "killed"):
             self.say(f"{process} {event}: {detail}")

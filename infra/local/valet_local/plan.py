@@ -64,6 +64,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     python: str
     nats_command: tuple[str, ...]
     nats_url: str
+    nats_health: str | None = None
+    """URL of the broker's health page; None where there is none, as in maintenance."""
     postgres_command: tuple[str, ...]
     database_url: str
     data_dir: Path
@@ -172,6 +174,8 @@ def service_environment(facts: Facts, inherited: Mapping[str, str], service: str
         environment["VALET_ISOLATION"] = facts.isolation
     if service == "api":
         environment["VALET_ADMIN_TOKEN_FILE"] = str(facts.token_file)
+        if facts.nats_health is not None:
+            environment["VALET_NATS_HEALTH"] = facts.nats_health
     return environment
 
 

@@ -1,12 +1,13 @@
 """The `valet` command. Each subcommand is a module of its own."""
 
-import os
 import sys
 
 from valet_protocol.errors import Refused
 from valet_service.config_file import ConfigError
 
+from valet_local.cli import no_reader
 from valet_local.errors import LocalError
+from valet_local.layout import default_data_dir, layout
 
 
 def main() -> None:
@@ -16,9 +17,17 @@ def main() -> None:
     try:
         app()
     except (LocalError, ConfigError, Refused) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {_words(error)}", file=sys.stderr)
         raise SystemExit(1) from None
     except BrokenPipeError:
-        # Whoever read our output has enough, as `head` does: that is no error of anybody.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise SystemExit(1) from None
+        no_reader.silence()
+        raise SystemExit(no_reader.STATUS) from None
+
+
+def _words(error: Exception) -> str:
+    """What is said of it: who sits at the platform's own machine is told where its token is."""
+    if isinstance(error, Refused) and error.code == "wrong_token":
+        path = layout(default_data_dir()).state
+        if path.exists():
+            return f"the platform does not know this token. That of its owner, if it is the one of this machine: {path}"
+    return str(error)

@@ -8,14 +8,16 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 import msgspec
-from valet_protocol.errors import Conflict, NotFound, Unavailable
+from valet_protocol.errors import Conflict, Unavailable
 from valet_protocol.events.machine import ProcessInfo
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from valet_local.cli import limits
+from valet_local.cli.errors import OutputGone, ProcessGone
 from valet_local.cli.sandbox_access import Processes, TerminalSize
 from valet_local.client import backoff
+from valet_local.client import limits as client_limits
 from valet_local.client.errors import NotReachable
 
 
@@ -65,12 +67,18 @@ class Attached:
         self._write = write or _write
         self._offset = 0
         self._open: asyncio.Future[ClientConnection] = asyncio.get_running_loop().create_future()
+        self.takes_no_more = asyncio.Event()
+        """Set once it has closed its input: what is written to it goes nowhere."""
 
     async def follow(self) -> Exited:
-        """Show its output from the beginning until it has ended. Raises `Refused` when it is gone, `NotReachable`."""
+        """Show its output from the beginning until it has ended.
+
+        Raises `ProcessGone`, `OutputGone` where it cannot be shown any more, `NotReachable`, `Refused`.
+        """
         alive_at = time.monotonic()
         tries = backoff.waits(random.random())
         while True:
+            began = time.monotonic()
             try:
                 async with self._processes.connect(self._process.id, self._offset) as connection:
                     async for exited in self._frames(connection):
@@ -80,13 +88,15 @@ class Attached:
                 reason = "the connection was closed"
             except InvalidStatus as error:
                 if error.response.status_code == 404:
-                    raise NotFound("process_gone", "The process is gone: its sandbox was restarted.") from error
+                    raise ProcessGone("the sandbox does not know of it any more") from error
                 reason = f"HTTP {error.response.status_code}"
             except (ConnectionClosed, InvalidHandshake, OSError, TimeoutError) as error:
                 reason = str(error) or type(error).__name__
             finally:
                 if self._open.done():
                     self._open = asyncio.get_running_loop().create_future()
+            if time.monotonic() - began > client_limits.RETRY_LONGEST:  # it was a connection, if one without news
+                alive_at, tries = time.monotonic(), backoff.waits(random.random())
             silent = time.monotonic() - alive_at
             if silent > limits.ATTACH_PATIENCE:
                 raise NotReachable("the sandbox", silent, reason)
@@ -116,20 +126,24 @@ class Attached:
 
     async def _renew(self, reason: str) -> None:
         try:
-            await self._processes.renew()
+            await self._processes.resume()
         except (Conflict, Unavailable, NotReachable) as error:
             reason = f"{reason}; {error}"  # it may be there again in a moment
         self._tell(f"Connecting to the sandbox again ({reason})")
 
     async def _frames(self, connection: ClientConnection) -> AsyncIterator[Exited | None]:
-        """None for every frame; the end last."""
+        """None for every piece of output; the end last."""
         async for frame in connection:
             if isinstance(frame, bytes):
                 if self._process.pty:
                     stream, data = 1, frame
                 else:
                     stream, data = frame[0], frame[1:]
-                self._write(stream, data)
+                try:
+                    self._write(stream, data)
+                except OSError as error:  # ours: the connection has nothing to do with it
+                    connection.transport.abort()  # an orderly end would have to take all that is on its way
+                    raise OutputGone(error) from error
                 self._offset += len(data)
                 yield None
                 continue
@@ -140,10 +154,11 @@ class Attached:
                     self._offset = offset
                     if not self._open.done():
                         self._open.set_result(connection)
-                    yield None
                 case Exited() as exited:
                     yield exited
                     return
+                case RefusedFrame(code="input_closed"):
+                    self.takes_no_more.set()
                 case RefusedFrame(detail=detail):
                     self._tell(detail)
                 case None:

@@ -12,6 +12,7 @@ from valet_local.cli.terminal import Terminal
 from valet_local.cli.watch import TranscriptView
 from valet_local.client.endpoint import Endpoint
 from valet_local.client.http import Client
+from valet_local.invocation import typed
 from valet_local.launch import Platform
 
 
@@ -58,12 +59,15 @@ def _show_next(terminal: Terminal, platform: Platform, session_id: str) -> None:
     _heading(terminal, "What next")
     where = platform.places.data
     for line in (
-        "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY, start the platform with `valet up`, and in",
-        'a git repository of yours: valet run --repo . --model PROVIDER/MODEL "what is to be done"',
+        "Set ANTHROPIC_API_KEY, OPENAI_API_KEY or GOOGLE_API_KEY, start the platform with",
+        f"    {typed('up')}",
+        "and beside that, with a git repository of yours:",
+        f'    {typed("run")} --repo DIRECTORY --model PROVIDER/MODEL "what is to be done"',
         "",
-        f"Everything of this demo is kept in {where}",
-        f"To see its session again: valet up --data-dir {where} --port 0",
-        f"         and beside that: valet show --data-dir {where} {session_id}",
+        f"Everything of this demo is kept in {where}. To see its session again:",
+        f"    {typed(f'up --data-dir {where} --port 0')}",
+        "and beside that:",
+        f"    {typed(f'show --data-dir {where} {session_id}')}",
     ):
         terminal.line(line)
 

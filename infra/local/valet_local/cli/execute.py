@@ -5,7 +5,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from valet_local.cli import no_reader
 from valet_local.cli.options import DataDir, SessionId, Token, Url
+
+_NOT_FOUND = 127
+_CANNOT_RUN = 126
+_OURS = 125
+"""Statuses that are not the program's own, as `env`, `docker exec` and shells have them."""
+
+_STATUSES = {
+    "command_not_found": _NOT_FOUND,
+    "not_executable": _CANNOT_RUN,
+    "cwd_missing": _CANNOT_RUN,
+    "too_long": _CANNOT_RUN,
+    "cannot_start": _CANNOT_RUN,
+}
+"""By the code of the refusal; any other is ours."""
 
 if TYPE_CHECKING:
     from valet_local.cli.attaching import Attached
@@ -33,6 +48,16 @@ def execute(
 
     It goes on while the connection is cut, and its output is taken up where it was; only what is typed at that very
     moment may be lost.
+
+    Other exit statuses, as `env` and `docker exec` have them:
+
+    127: there is no such program.
+
+    126: it cannot be run, or not in that --cwd.
+
+    125: Valet itself failed: no platform, session, sandbox or connection.
+
+    141: whoever read the output closed it; the program is stopped then.
     """
     with_terminal = (sys.stdin.isatty() and sys.stdout.isatty()) if terminal is None else terminal
 
@@ -57,14 +82,32 @@ def execute(
                 shown.line(process.id)
                 return 0
             attached = Attached(processes, process, tell=shown.tell)
-            status = await (_in_terminal(attached) if with_terminal else _piped(attached))
-            if keep and not tell_agent:
-                await processes.delete(process.id)  # its output was kept for this one reader
+            ours = keep and not tell_agent  # its output was kept for this one reader
+            try:
+                status = await (_in_terminal(attached) if with_terminal else _piped(attached))
+            except OutputGone as error:
+                await (processes.delete(process.id) if ours else processes.signal(process.id, "SIGHUP"))
+                if not error.broken:
+                    raise
+                no_reader.silence()
+                return no_reader.STATUS
+            if ours:
+                await processes.delete(process.id)
             return status
 
-    from valet_local.cli.calling import call  # here, so that `valet --help` need not wait for all this
+    # here, so that `valet --help` need not wait for all this
+    from valet_protocol.errors import Refused
 
-    call(data_dir, url, token, executed)
+    from valet_local.cli.calling import call
+    from valet_local.cli.errors import OutputGone
+    from valet_local.errors import LocalError
+
+    try:
+        call(data_dir, url, token, executed)
+    except (LocalError, Refused) as error:
+        print(f"error: {error}", file=sys.stderr)
+        code = error.code if isinstance(error, Refused) else ""
+        raise typer.Exit(_STATUSES.get(code, _OURS)) from None
 
 
 async def _in_terminal(attached: "Attached") -> int:
@@ -112,8 +155,14 @@ async def _joined(attached: "Attached") -> int:
             await attached.send(piece)
         await attached.close_input()
 
+    async def give_up(writing: asyncio.Task[None]) -> None:
+        await attached.takes_no_more.wait()
+        writing.cancel()
+
     writing = asyncio.create_task(write())
+    giving_up = asyncio.create_task(give_up(writing))
     try:
         return (await attached.follow()).status
     finally:
         writing.cancel()
+        giving_up.cancel()

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from valet_local.cli.options import DataDir, Token, Url
+from valet_local.invocation import typed
 
 
 def follow(
@@ -20,6 +21,7 @@ def follow(
     import os
     from contextlib import aclosing
 
+    from valet_protocol.errors import BadRequest, Refused
     from valet_protocol.events.facts import SessionFailed, SessionTerminated
 
     from valet_local.cli.terminal import Terminal
@@ -43,8 +45,16 @@ def follow(
                             ended = True
                         if synced and ended:
                             return
+            except Refused as refusal:
+                if refusal.code != "bad_cursor":
+                    raise
+                last = (await client.session(session_id)).seq
+                raise BadRequest(
+                    "bad_cursor",
+                    f"There is no event {after} yet; the session's last one is {last}. Give that, or less.",
+                ) from None
             except asyncio.CancelledError:
-                terminal.tell(f"\nGo on with: valet follow {session_id} --after {follower.seq}")
+                terminal.tell(f"\nGo on with: {typed(f'follow {session_id} --after {follower.seq}')}")
                 raise
 
     try:

@@ -53,15 +53,24 @@ async def pieces() -> AsyncIterator[bytes]:
     be taken back when the program at the other end is over.
     """
     loop = asyncio.get_running_loop()
-    read: asyncio.Queue[bytes] = asyncio.Queue(limits.INPUT_PIECES)
+    read: asyncio.Queue[bytes] = asyncio.Queue()
+    room = threading.Semaphore(limits.INPUT_PIECES)
 
     def reading() -> None:
         descriptor = sys.stdin.fileno()
-        with contextlib.suppress(OSError, RuntimeError):  # closed; or the loop is, and nobody reads any more
-            while piece := os.read(descriptor, limits.INPUT_BYTES):
-                asyncio.run_coroutine_threadsafe(read.put(piece), loop).result()
-            asyncio.run_coroutine_threadsafe(read.put(b""), loop).result()
+        piece = b"-"
+        while piece:
+            room.acquire()
+            try:
+                piece = os.read(descriptor, limits.INPUT_BYTES)
+            except OSError:  # a terminal that is gone, a directory: as good as the end
+                piece = b""
+            try:
+                loop.call_soon_threadsafe(read.put_nowait, piece)
+            except RuntimeError:  # the loop is closed, and nobody reads any more
+                return
 
     threading.Thread(target=reading, daemon=True).start()
     while piece := await read.get():
         yield piece
+        room.release()

@@ -18,6 +18,7 @@ from valet_local.cli.watch import Follower, View
 from valet_local.client.errors import ClientError
 from valet_local.client.follow import Entry
 from valet_local.client.http import Client
+from valet_local.invocation import typed
 
 
 class Wish(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,7 +105,7 @@ class Prompting:
             for task in (again, ending):
                 task.cancel()
         if not work.done():
-            where = f"; `valet show {self.session_id}` tells how it ended" if self.session_id else ""
+            where = f"; `{typed(f'show {self.session_id}')}` tells how it ended" if self.session_id else ""
             self._terminal.tell(f"The turn has not ended yet{where}.")
         return Outcome(status="interrupted")
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from valet_local.cli.options import AsJson, DataDir, SessionId, Token, Url
+from valet_local.invocation import typed
 
 if TYPE_CHECKING:
     from valet_local.cli.terminal import Terminal
@@ -27,7 +28,7 @@ def ps(data_dir: DataDir, session_id: SessionId, as_json: AsJson = False, url: U
         elif found:
             terminal.write(table_of_processes.processes(found, time.time_ns() // 1_000_000))
         else:
-            terminal.tell(f"No processes but the agent's own. Start one with: valet exec {session_id} -- bash")
+            terminal.tell(f"No processes but the agent's own. Start one with: {typed(f'exec {session_id} -- bash')}")
 
     from valet_local.cli.calling import call  # here, so that `valet --help` need not wait for all this
 

@@ -9,11 +9,15 @@ from valet_protocol.ids import new_id
 from websockets.asyncio.client import connect
 
 from valet_local.cli import limits
+from valet_local.cli.errors import ProcessGone
 from valet_local.client import bodies
 from valet_local.client.endpoint import Endpoint
 from valet_local.client.errors import NotReachable
 from valet_local.client.http import Client
 from valet_local.client.transport import Transport, path_of
+
+_WITHOUT_SANDBOX = frozenset({"lost", "hibernated", "failed", "terminated"})
+"""Statuses of a session whose sandbox, and all that ran in it, is gone; what comes next is another one."""
 
 
 class SandboxUrls(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +59,12 @@ class NewProcess(bodies.Body, frozen=True, kw_only=True):
     keep_output: bool = False
 
 
+class ProcessSignal(bodies.Body, frozen=True, kw_only=True):
+    """`POST /v1/processes/{id}/signal`."""
+
+    signal: str
+
+
 class ProcessList(msgspec.Struct, frozen=True, kw_only=True):
     """`GET /v1/processes`."""
 
@@ -79,12 +89,14 @@ async def token(client: Client, session_id: str, service: str) -> SandboxToken:
 class Processes:
     """The processes of a session's sandbox. Use it as an async context manager.
 
-    Raises what the client raises; `renew` asks for the way in once more, after a restart or an hour.
+    Raises what the client raises; `renew` and `resume` ask for the way in once more, after a restart or an hour.
     """
 
     def __init__(self, client: Client, session_id: str) -> None:
         self._client = client
         self._session_id = session_id
+        self._epoch = 0
+        """Of the sandbox that the processes are in: the next one of the session has another."""
         self._way: SandboxToken | None = None
         self._http: _Gateway | None = None
 
@@ -99,7 +111,20 @@ class Processes:
             await self._http.close()
 
     async def renew(self) -> None:
-        """Ask for the way in."""
+        """Ask for the way into the sandbox there is."""
+        self._epoch = (await self._client.session(self._session_id)).epoch
+        await self._enter()
+
+    async def resume(self) -> None:
+        """Ask for the way into the very same sandbox. Raises `ProcessGone` where it is there no more."""
+        view = await self._client.session(self._session_id)
+        if view.epoch != self._epoch:
+            raise ProcessGone("the session has another sandbox now")
+        if view.status in _WITHOUT_SANDBOX:
+            raise ProcessGone(f"the session is {view.status} and has no sandbox")
+        await self._enter()
+
+    async def _enter(self) -> None:
         way = await token(self._client, self._session_id, "processes")
         if self._http is not None:
             await self._http.close()
@@ -122,8 +147,13 @@ class Processes:
             await self.renew()
             return await self._http.start(process, key)
 
+    async def signal(self, process_id: str, name: str) -> None:
+        """To all of a process's group."""
+        assert self._http
+        await self._http.write("POST", f"/v1/processes/{process_id}/signal", ProcessInfo, ProcessSignal(signal=name))
+
     async def delete(self, process_id: str) -> None:
-        """Remove a process's record."""
+        """End a process if it runs, and remove its record."""
         assert self._http
         await self._http.write("DELETE", f"/v1/processes/{process_id}", ProcessInfo)
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from valet_local.cli.options import AsJson, DataDir, SessionId, Token, Url
+from valet_local.invocation import typed
 
 if TYPE_CHECKING:
     from valet_protocol.events.facts import PromptKind
@@ -82,7 +83,7 @@ def send(
             terminal.raw(msgspec.json.encode(accepted))
         else:
             terminal.line(f"{accepted.prompt_id}  {accepted.status}")
-            terminal.tell(f"Follow it with: valet follow {session_id} --after {accepted.seq - 1}")
+            terminal.tell(f"Follow it with: {typed(f'follow {session_id} --after {accepted.seq - 1}')}")
 
     from valet_local.cli.calling import call  # here, so that `valet --help` need not wait for all this
 

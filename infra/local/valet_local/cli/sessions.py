@@ -3,6 +3,7 @@
 import typer
 
 from valet_local.cli.options import AsJson, DataDir, Token, Url
+from valet_local.invocation import typed
 
 
 def sessions(data_dir: DataDir, as_json: AsJson = False, url: Url = None, token: Token = None) -> None:
@@ -28,7 +29,7 @@ def sessions(data_dir: DataDir, as_json: AsJson = False, url: Url = None, token:
         elif views:
             terminal.write(tables.sessions(views, time.time_ns() // 1_000_000))
         else:
-            terminal.tell('No sessions yet. Start one with: valet run "your prompt"')
+            terminal.tell(f'No sessions yet. Start one with: {typed("run")} "your prompt"')
 
     try:
         asyncio.run(listed())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from valet_local.cli.options import AsJson, DataDir, SessionId, Token, Url
+from valet_local.invocation import typed
 
 if TYPE_CHECKING:
     from valet_local.cli.terminal import Terminal
@@ -41,6 +42,7 @@ def share(
 
     async def shared(client: "Client", terminal: "Terminal") -> None:
         import msgspec
+        from valet_protocol.errors import NotFound
 
         from valet_local.cli import tables
 
@@ -51,8 +53,8 @@ def share(
             else:
                 terminal.line(made.url)
                 terminal.tell(
-                    f"Whoever has it may join with `valet join`. Void it: valet share {session_id} "
-                    f"--revoke {made.link_id}"
+                    "Whoever has it may join with `valet join`. "
+                    f"Void it: {typed(f'share {session_id} --revoke {made.link_id}')}"
                 )
             return
         if user is not None:
@@ -63,6 +65,8 @@ def share(
                 await client.revoke_link(session_id, revoke)
             else:
                 await client.remove_participant(session_id, revoke)
+                if not any(revoke in (one.user, one.name) for one in known.participants):
+                    raise NotFound("nobody_revoked", f"No link and nobody who takes part is called {revoke!r}.")
         found = await client.participants(session_id)
         if as_json:
             terminal.raw(msgspec.json.format(msgspec.json.encode(found)))
@@ -91,7 +95,7 @@ def join(
             terminal.raw(msgspec.json.encode(view))
         else:
             terminal.line(view.id)
-            terminal.tell(f"You are a {view.role} of {view.title or 'it'} now: valet follow {view.id}")
+            terminal.tell(f"You are a {view.role} of {view.title or 'it'} now: {typed(f'follow {view.id}')}")
 
     from valet_local.cli.calling import call  # here, so that `valet --help` need not wait for all this
 

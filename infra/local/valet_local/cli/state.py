@@ -27,6 +27,8 @@ def state(
         from valet_local.cli import tables
 
         view = await client.state(session_id, at, nested=not as_json)
+        if at > view.session.seq and at > (last := (await client.session(session_id)).seq):
+            terminal.tell(f"Event {at} comes after its last one, {last}: this is the session as it is now.")
         if as_json:
             terminal.raw(msgspec.json.format(msgspec.json.encode(view)))
             return

@@ -17,7 +17,7 @@ from valet_protocol.requests import (
 
 from valet_local.cli import render_shown, render_tools, tables_sandbox
 from valet_local.cli.pieces import Piece, Span, Style, dollars, one_line, printable
-from valet_local.client.bodies import Participants
+from valet_local.client.bodies import Participants, User
 
 _STATUS: dict[str, Style] = {"busy": "strong", "ready": "good", "failed": "bad", "lost": "bad"}
 
@@ -149,6 +149,21 @@ def participants(found: Participants) -> tuple[Piece, ...]:
         for link in found.links
     ]
     return table((head, *people, *links))
+
+
+def users(found: Iterable[User]) -> tuple[Piece, ...]:
+    """Who may sign in."""
+    head = tuple(Cell(name, "dim") for name in ("NAME", "ID", "MAY", "SIGNS COMMITS AS"))
+    rows = [
+        (
+            Cell(one_line(one.name, 63)),
+            Cell(one.id, "dim"),
+            Cell("administer" if one.admin else "use it"),
+            Cell(" ".join(filter(None, (one_line(one.display_name or one.name, 40), one.email and f"<{one.email}>")))),
+        )
+        for one in found
+    ]
+    return table((head, *rows))
 
 
 def command(view: CommandView) -> list[Piece]:

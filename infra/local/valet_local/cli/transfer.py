@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from valet_local.cli.options import AsJson, DataDir, SessionId, Token, Url
+from valet_local.invocation import typed
 
 if TYPE_CHECKING:
     from valet_local.cli.terminal import Terminal
@@ -30,7 +31,7 @@ def export(
                 terminal.pass_on(piece)
             return
         count = await _write(client, session_id, output, files=files)
-        terminal.tell(f"{count:,} bytes in {output}; `valet import {output}` makes a session of it")
+        terminal.tell(f"{count:,} bytes in {output}; `{typed(f'import {output}')}` makes a session of it")
 
     from valet_local.cli.calling import call  # here, so that `valet --help` need not wait for all this
 

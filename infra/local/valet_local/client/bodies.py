@@ -131,3 +131,36 @@ class ModelList(msgspec.Struct, frozen=True, kw_only=True):
     items: list[ModelView]
     default: str | None = None
     """What a session uses that names none."""
+
+
+class NewUser(Body, frozen=True, kw_only=True):
+    """`POST /api/users`."""
+
+    name: str
+
+
+class UserName(msgspec.Struct, frozen=True, kw_only=True):
+    """A user, as others see them."""
+
+    id: str
+    name: str
+
+
+class User(UserName, frozen=True, kw_only=True):
+    """A user, as administrators see them."""
+
+    admin: bool
+    email: str | None = None
+    display_name: str | None = None
+
+
+class Users(msgspec.Struct, frozen=True, kw_only=True):
+    """`GET /api/users`."""
+
+    items: list[User]
+
+
+class UserToken(UserName, frozen=True, kw_only=True):
+    """A user with a token that is told this once."""
+
+    token: str

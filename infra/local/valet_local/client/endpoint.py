@@ -10,6 +10,7 @@ import msgspec
 
 from valet_local.client.errors import BadEndpoint
 from valet_local.errors import NotRunning
+from valet_local.invocation import typed
 from valet_local.layout import layout
 from valet_local.state import running
 
@@ -33,12 +34,14 @@ def named(url: str | None, token: str | None, environment: Mapping[str, str]) ->
         if token:
             raise BadEndpoint("--token needs the address it belongs to: give --url as well, or set VALET_URL")
         return None
-    token = token or environment.get("VALET_TOKEN") or None
-    if token is None:
-        raise BadEndpoint(f"{url} needs a token: give --token or set VALET_TOKEN (`valet up` prints it)")
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise BadEndpoint(f"{url!r} is not an http or https URL, such as http://127.0.0.1:8700")
+        raise BadEndpoint(
+            f"{url!r} is no address of a platform: not an http or https URL such as http://127.0.0.1:8700"
+        )
+    token = token or environment.get("VALET_TOKEN") or None
+    if token is None:
+        raise BadEndpoint(f"{url} needs a token: give --token or set VALET_TOKEN (`{typed('up')}` prints it)")
     return Endpoint(url=url.rstrip("/").removesuffix("/api"), token=token)
 
 

@@ -11,6 +11,7 @@ ClientError
 from pathlib import Path
 
 from valet_local.errors import LocalError
+from valet_local.invocation import typed
 
 
 class ClientError(LocalError):
@@ -25,7 +26,7 @@ class NotReachable(ClientError):
     def __init__(self, url: str, seconds: float, reason: str) -> None:
         super().__init__(
             f"no answer from {url} for {seconds:.0f} s ({reason}). "
-            "Is the platform running? `valet doctor` looks, `valet up` starts it"
+            f"Is the platform running? `{typed('doctor')}` looks, `{typed('up')}` starts it"
         )
 
 

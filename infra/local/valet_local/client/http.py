@@ -15,13 +15,14 @@ from valet_local.client import backoff, bodies, limits
 from valet_local.client.conversation import Conversation
 from valet_local.client.errors import BadAnswer, NotReachable
 from valet_local.client.follow import Cursor, Entry, Synced
+from valet_local.client.people import People
 from valet_local.client.sharing import Sharing
 from valet_local.client.sse import FrameReader, FrameTooLong
 from valet_local.client.transfer import Transfer
 from valet_local.client.transport import Interrupted, path_of, reason_of
 
 
-class Client(Conversation, Sharing, Transfer):
+class Client(Conversation, People, Sharing, Transfer):
     """The API of one platform, as one user. Use it as an async context manager.
 
     Every method raises `Refused` (valet_protocol) with the API's own words, `NotReachable` and `BadAnswer`.

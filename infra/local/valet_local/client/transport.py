@@ -21,6 +21,7 @@ from valet_protocol.ids import is_ulid, new_id
 from valet_local.client import backoff, bodies, files, limits
 from valet_local.client.endpoint import Endpoint
 from valet_local.client.errors import BadAnswer, NotReachable
+from valet_local.invocation import typed
 
 T = TypeVar("T")
 
@@ -156,8 +157,8 @@ class Transport:
 def path_of(session_id: str, *rest: str) -> str:
     """The address of a session or of something in it. Raises `NotFound` for an id that is none."""
     if not is_ulid(session_id):  # ids are typed by people: one with a slash or dots must not reach another route
-        raise NotFound("session_not_found", f"there is no session {session_id!r}; `valet sessions` lists yours")
-    return "/".join(("/api/sessions", session_id, *map(_segment, rest)))
+        raise NotFound("session_not_found", f"there is no session {session_id!r}; `{typed('sessions')}` lists yours")
+    return "/".join(("/api/sessions", session_id, *map(segment, rest)))
 
 
 def reason_of(error: Exception) -> str:
@@ -165,7 +166,7 @@ def reason_of(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
-def _segment(text: str) -> str:
+def segment(text: str) -> str:
     """What a person typed as one segment of an address, whatever it has in it."""
     return quote(text, safe="").replace(".", "%2E")
 
