@@ -40,7 +40,7 @@ rm -rf "$TMPDIR"/valet-???????? "$TMPDIR"/vscode-*.sock "$TMPDIR"/.[0-9a-f]*-[0-
 # As process 1, tini takes in and reaps what loses its parent and passes SIGTERM on; under another init it only passes
 # signals on. A SIGTERM ends the runner in order: what it has to say is stored, everything it started ends.
 # without the working folder and the agent's own packages on its path
-runner=(python -P -s -m valet_runner)
+runner=(python -Ps -m valet_runner)
 if [[ $$ -eq 1 ]]; then
     exec tini -- "${runner[@]}"
 fi

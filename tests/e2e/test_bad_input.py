@@ -69,6 +69,9 @@ def test_another_users_session_is_404(platform: Platform, session: str) -> None:
         problem(client.get(f"/api/sessions/{session}/events"), 404)
         problem(client.delete(f"/api/sessions/{session}"), 404)
         problem(client.post("/api/users", json={"name": "third"}), 403)
+        for repo in ("/etc", "/no/such/directory"):
+            refused = problem(client.post("/api/sessions", json={"repo": repo}), 403)
+            assert refused["code"] == "local_repo_not_allowed"
 
 
 def test_a_body_over_the_limit_is_413(platform: Platform, session: str) -> None:
@@ -91,6 +94,8 @@ def test_a_body_over_the_limit_is_413(platform: Platform, session: str) -> None:
     [
         {"repo": "relative/path"},
         {"repo": "/no/such/directory"},
+        {"repo": "/etc"},
+        {"repo": "file:///etc"},
         {"repo": "--upload-pack=touch /tmp/x"},
         {"repo": "ext::sh -c id"},
         {"repo": "https://"},

@@ -150,16 +150,17 @@ def test_a_terminated_session_keeps_its_history_and_takes_no_prompt(platform: Pl
     assert not (platform.data_dir / "sandboxes" / session / "workspace").exists()
 
 
-def test_a_repo_that_cannot_be_cloned_fails_the_session_in_gits_words(platform: Platform, tmp_path: Path) -> None:
+def test_a_repo_that_cannot_be_cloned_fails_the_session_in_words(platform: Platform, tmp_path: Path) -> None:
     (tmp_path / "not-a-repo").mkdir()
+    (tmp_path / "not-a-repo" / ".git").write_text("gitdir: /no/such/repository\n")  # looks like one from outside
     session = platform.create(repo=str(tmp_path / "not-a-repo"))["id"]
     with platform.follow(session) as follower:
         failed = follower.wait_type("fact.session_failed")
     assert "not" in failed.data["detail"]
-    assert "repository" in failed.data["detail"]
+    assert "/no/such/repository" in failed.data["detail"]
     view = platform.session(session)
     assert view["status"] == "failed"
-    assert "repository" in view["status_detail"]
+    assert "/no/such/repository" in view["status_detail"]
 
 
 def test_the_api_describes_itself(platform: Platform) -> None:

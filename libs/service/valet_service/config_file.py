@@ -5,7 +5,7 @@ for is decided in `infra/local`; a service finds the file in force in `VALET_CON
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, Literal, cast
 from urllib.parse import urlsplit
@@ -219,6 +219,12 @@ def usual_model(config: ValetConfig) -> str | None:
         if name is not None:
             return f"{provider.id}/{name}"
     return None
+
+
+def is_model(model: str, choice: Collection[str]) -> bool:
+    """Whether a model is in a choice of `provider/model` and, for providers of which any is taken, `provider/*`."""
+    provider, _, name = model.partition("/")
+    return bool(name) and (model in choice or f"{provider}/*" in choice)
 
 
 def model_list_path(data_dir: Path, provider_id: str) -> Path:

@@ -13,13 +13,22 @@ import msgspec
 import pytest
 from nats.aio.client import Client
 from valet_api import imported_context, imports, limits
+from valet_api.forks import Forks, Start
+from valet_api.ledger import Ledger
 from valet_api.testing import FakeLedger, problem
 from valet_protocol.codec import encode, new_event, with_seq
 from valet_protocol.errors import Unavailable, Unprocessable
 from valet_protocol.events import agent, facts, machine
 from valet_protocol.events.envelope import Data
 from valet_protocol.ids import new_id
-from valet_protocol.requests import ArchivedEvent, ForkSession, ImportEvents, ReadArchive, TerminateSession
+from valet_protocol.requests import (
+    ArchivedEvent,
+    ForkPlan,
+    ForkSession,
+    ImportEvents,
+    ReadArchive,
+    TerminateSession,
+)
 from valet_service.config_file import Objects
 from valet_service.object_store import open_store
 
@@ -261,6 +270,37 @@ async def test_an_export_with_files_is_imported_with_them_and_with_the_agents_me
     assert [chunk async for chunk in objects.get(page.work.object)] == [b"work"]
 
 
+async def test_an_export_of_a_fork_has_the_pictures_of_its_source_and_so_has_its_import(
+    client: httpx.AsyncClient, ledger: FakeLedger, session: str, nc: Client
+) -> None:
+    objects, source = open_store(Objects(), nc=nc), new_id()
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"\x89PNG\r\n\x1a\n"
+
+    await objects.put(f"sessions/{source}/images/i1", content(), limit=100)
+    ledger.images = {(session, image_id): source for image_id in ("i1", "swept")}
+
+    def shown(image_id: str, seq: int) -> facts.EventImported:
+        data = {"image_id": image_id, "object": "", "media_type": "image/png", "bytes": 8, "sha256": "0" * 64}
+        time = "2026-01-01T00:00:00.000Z"
+        return facts.EventImported(type="agent.image_shown", version=1, time=time, source_seq=seq, data=data)
+
+    begun = facts.SessionImported(owner="u", model="p/m", source_session=source, source_seq=9, forked=True)
+    images = [shown(image_id, seq) for seq, image_id in enumerate(("i1", "swept", "never"), 1)]
+    ledger.archive = [
+        ArchivedEvent(seq=n, event=msgspec.Raw(raw(data, session))) for n, data in enumerate([begun, *images], 1)
+    ]
+    ledger.sessions[session] = msgspec.structs.replace(ledger.sessions[session], seq=4)
+    exported = await client.get(f"/api/sessions/{session}/export?files=true")
+    files = [json.loads(line)["file"] for line in exported.text.splitlines() if line.startswith('{"file"')]
+    assert [(file["id"], "left_out" in file) for file in files] == [("i1", False), ("swept", True), ("never", True)]
+    made = await client.post("/api/import", content=exported.content, headers=LINES)
+    assert made.status_code == 201, made.text
+    image = await client.get(f"/api/sessions/{made.json()['id']}/images/i1")
+    assert image.content == b"\x89PNG\r\n\x1a\n"
+
+
 async def test_the_agent_of_a_plain_import_is_told_what_was_said(
     client: httpx.AsyncClient, ledger: FakeLedger, nc: Client
 ) -> None:
@@ -388,10 +428,51 @@ async def test_a_fork_has_its_own_copy_of_the_files_and_attachments(
     assert (await client.get(f"/api/sessions/{fork}/attachments/{attached}")).content == b"attached"
 
 
-async def test_a_fork_of_files_that_are_gone_is_refused(
+async def test_a_fork_of_the_present_whose_files_are_lost_is_refused(
     client: httpx.AsyncClient, ledger: FakeLedger, session: str
 ) -> None:
     ledger.work = agent.WorkRef(object=f"sessions/{session}/saved/gone", bytes=1, sha256="0" * 64)
     problem(await client.post(f"/api/sessions/{session}/fork", json={}), 409, "work_not_found")
     ledger.work = None
-    assert (await client.post(f"/api/sessions/{session}/fork", json={})).status_code == 201
+    made = await client.post(f"/api/sessions/{session}/fork", json={})
+    assert (made.status_code, made.json()["left_out"]) == (201, "")
+
+
+async def test_a_fork_at_a_message_whose_files_are_kept_no_longer_has_the_conversation_and_says_so(
+    client: httpx.AsyncClient, ledger: FakeLedger, session: str, nc: Client
+) -> None:
+    ledger.work = agent.WorkRef(
+        object=f"sessions/{session}/saved/swept", bytes=1, sha256="0" * 64, base_commit="b" * 40
+    )
+    dispatched = facts.TurnDispatched(turn_id="t", prompt_id="p", content="Ask", model="p/m", author="u")
+    answer = agent.MessageCompleted(message_id="m", text="Answer")
+    events: list[Data] = [facts.SessionRequested(owner="u", model="p/m"), dispatched, answer]
+    events += [agent.SessionTitled(title="x")] * 3  # the fork of the fake ledger is at 5
+    events.append(agent.MessageCompleted(message_id="later", text="Later"))
+    ledger.archive = [ArchivedEvent(seq=n, event=msgspec.Raw(raw(data, session))) for n, data in enumerate(events)]
+    made = await client.post(f"/api/sessions/{session}/fork", json={"message_id": "m"})
+    assert made.status_code == 201, made.text
+    assert "begins with the repository" in made.json()["left_out"]
+    (command,) = ledger.all(ForkSession)
+    assert isinstance(command, ForkSession)
+    assert command.work is not None
+    assert (command.work.object, command.work.base_commit) == (f"sessions/{made.json()['id']}/saved/said", None)
+    objects = open_store(Objects(), nc=nc)
+    packed = b"".join([chunk async for chunk in objects.get(command.work.object)])
+    assert packed == imported_context.as_work(session, {"web:default": "Person: Ask\n\nYou: Answer"})
+
+
+async def test_a_fork_asked_for_again_after_its_sources_files_were_swept_keeps_them(nc: Client) -> None:
+    objects = open_store(Objects(), nc=nc)
+
+    async def content() -> AsyncIterator[bytes]:
+        yield b"work"
+
+    source, fork = new_id(), new_id()
+    stored = await objects.put(f"sessions/{source}/saved/T1", content(), limit=100)
+    work = agent.WorkRef(object=f"sessions/{source}/saved/T1", bytes=stored.bytes, sha256=stored.sha256)
+    plan = ForkPlan(at=5, work=work)
+    for _ in range(2):
+        start = await Forks(objects).start(Ledger(nc), plan, source=source, message_id="m", session_id=fork, user="u")
+        assert start == Start(work=msgspec.structs.replace(work, object=f"sessions/{fork}/saved/fork"))
+        await objects.delete(work.object)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import msgspec
 from valet_protocol.errors import Unprocessable
-from valet_service.config_file import Cost, Model, Provider, ValetConfig, usual_model
+from valet_service.config_file import Cost, Model, Provider, ValetConfig, is_model, usual_model
 
 HOW_TO_CONFIGURE = (
     "Name one in the request (`provider/model`), or set `default_model` in valet.toml. A provider comes from its "
@@ -96,12 +96,9 @@ def listed(
 
 def checked_model(models: ModelList, model: str) -> str:
     """The model, if it is known. Raises `Unprocessable` (`unknown_model`) listing those that are."""
-    provider, slash, name = model.partition("/")
-    if slash and name and any(item.id == model for item in models.items):
-        return model
-    if slash and name and any(item.id == provider and item.any_model for item in models.providers):
-        return model
     known = [item.id for item in models.items] + [f"{item.id}/*" for item in models.providers if item.any_model]
+    if is_model(model, known):
+        return model
     choice = f"Known: {', '.join(known)}." if known else f"No model is configured. {HOW_TO_CONFIGURE}"
     raise Unprocessable("unknown_model", f"There is no model {model[:100]!r}. {choice}")
 

@@ -16,15 +16,17 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 from valet_protocol.codec import decode_data, decode_envelope
-from valet_protocol.errors import BadEvent
+from valet_protocol.errors import BadEvent, NotFound
 from valet_protocol.events import facts
 from valet_protocol.events.agent import WorkRef
 from valet_protocol.events.envelope import Data, Envelope
 from valet_protocol.events.machine import ImageShown
+from valet_protocol.requests import FindImage, ImagePlace
 from valet_service.object_store import ObjectNotFound, ObjectStore
 
 from valet_api import limits
 from valet_api.attachments import object_name
+from valet_api.ledger import Ledger
 
 _NAMES_FILES = re.compile(rb'"(?:fact\.prompt_accepted|agent\.image_shown)"')
 _ID = re.compile(r"[A-Za-z0-9_-]{1,100}")
@@ -102,10 +104,14 @@ def unwrapped(envelope: Envelope) -> Data:
 
 
 class Sending:
-    """Writes files as lines, each once, as far as there is room for them. Raises `ObjectStoreUnavailable`."""
+    """Writes files as lines, each once, as far as there is room for them. Raises `ObjectStoreUnavailable`, and
+    `Unavailable` while the ledger is away."""
 
-    def __init__(self, objects: ObjectStore, session_id: str) -> None:
+    def __init__(self, objects: ObjectStore, ledger: Ledger, session_id: str, user: str) -> None:
+        """For `user`, who may read the session."""
         self._objects = objects
+        self._ledger = ledger
+        self._user = user
         self._session_id = session_id
         self._sent: set[tuple[str, str]] = set()
         self._room = limits.EXPORT_FILES_BYTES
@@ -125,8 +131,8 @@ class Sending:
 
     async def _lines(self, file: File, name: str) -> AsyncIterator[bytes]:
         try:
-            size = (await self._objects.stat(name)).bytes
-        except ObjectNotFound:
+            name, size = await self._found(file, name)
+        except (ObjectNotFound, NotFound):
             yield _encoded(_Line(file=msgspec.structs.replace(file, left_out="It is no longer stored.")))
             return
         if size > self._room:
@@ -146,6 +152,18 @@ class Sending:
         if held:
             yield _piece(held)
         yield _encoded(_Line(end=End(bytes=count, sha256=digest.hexdigest())))
+
+    async def _found(self, file: File, name: str) -> tuple[str, int]:
+        """Its name and size; a fork's pictures lie with the session whose agent showed them. Raises `ObjectNotFound`
+        and `NotFound`."""
+        try:
+            return name, (await self._objects.stat(name)).bytes
+        except ObjectNotFound:
+            if file.kind != "image":
+                raise
+        query = FindImage(session_id=self._session_id, user=self._user, image_id=file.id)
+        name = place((await self._ledger.ask(query, ImagePlace)).session_id, file)
+        return name, (await self._objects.stat(name)).bytes
 
 
 def _piece(content: bytes | bytearray) -> bytes:

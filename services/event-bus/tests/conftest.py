@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 from nats.aio.client import Client
-from valet_event_bus.testing import Bus, Database
+from valet_event_bus.testing import Bus, Database, session_view
 from valet_protocol.errors import NotFound
-from valet_protocol.events.agent import Tokens
 from valet_protocol.requests import GetSession, SessionView
 from valet_service import broker, rpc
 from valet_service.outbox import Outbox
@@ -71,23 +70,7 @@ async def ledger(nc: Client) -> list[str]:
         asked.append(request.session_id)
         if request.user == "somebody-else":
             raise NotFound("session_not_found", "There is no such session.")
-        return SessionView(
-            id=request.session_id,
-            status="ready",
-            status_detail="",
-            owner="U",
-            title="",
-            repo=None,
-            branch=None,
-            model="a/b",
-            created_at="",
-            updated_at="",
-            epoch=1,
-            cost=0,
-            tokens=Tokens(),
-            turns=0,
-            seq=1,
-        )
+        return session_view(request.session_id)
 
     await rpc.serve(nc, "rpc.ledger.*.get_session", GetSession, get_session, queue="ledger")
     await nc.flush()

@@ -5,10 +5,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from valet_event_bus.errors import BadHandOver
-from valet_event_bus.frames import PONG_WS, Batch, Line, line, split, text_frame
+from valet_event_bus.frames import PONG_WS, Batch, Line, archived_line, line, split, text_frame
 from valet_event_bus.hand_over import Unpacker
 from valet_event_bus.testing import some_event
+from valet_protocol.codec import decode, encode, new_event, rfc3339
 from valet_protocol.errors import BadEvent
+from valet_protocol.events import facts
+from valet_protocol.events.envelope import Data
 from valet_protocol.requests import HandOver
 from websockets.frames import Frame
 from websockets.protocol import OPEN, Protocol, Side
@@ -55,6 +58,39 @@ def test_a_line_break_in_a_stored_event_cannot_forge_a_frame() -> None:
     spaced = line(1, outgoing.subject, outgoing.payload.replace(b",", b",\n", 3))
     assert b"\n" not in spaced.payload
     assert Batch("S", [spaced]).sse.count(b"\n") == 4
+
+
+def _of_the_ledger(data: Data) -> tuple[str, bytes]:
+    outgoing = encode(new_event(data, id="E", session_id="S", now_ms=0), source="/session-ledger")
+    return outgoing.subject, outgoing.payload
+
+
+def test_nobody_who_follows_a_session_is_shown_what_opens_a_share_link() -> None:
+    link = facts.ShareLinkCreated(link_id="l", token_sha256="5ec4e7", role="viewer", expires_ms=7, by="ada")
+    wrapped = facts.EventImported(
+        type="fact.share_link_created", version=1, time=rfc3339(0), source_seq=3, data=msgspec.to_builtins(link)
+    )
+    for data in (link, wrapped):
+        subject, payload = _of_the_ledger(data)
+        live, archived = line(7, subject, payload), archived_line(7, payload)
+        assert live == archived
+        assert (live.seq, b"5ec4e7" in payload, b"5ec4e7" in live.payload) == (7, True, False)
+        shown = decode(live.payload).data
+        said = msgspec.to_builtins(shown if data is link else shown.data)  # type: ignore[attr-defined]
+        assert {key: said[key] for key in ("link_id", "token_sha256", "role", "expires_ms", "by")} == {
+            "link_id": "l", "token_sha256": "", "role": "viewer", "expires_ms": 7, "by": "ada"
+        }  # fmt: skip
+
+
+@given(st.text(max_size=20))
+def test_whatever_else_happens_is_passed_on_byte_for_byte(text: str) -> None:
+    revoked = facts.ShareLinkRevoked(link_id=text, by="token_sha256")
+    wrapped = facts.EventImported(
+        type="fact.share_link_revoked", version=1, time=rfc3339(0), source_seq=3, data=msgspec.to_builtins(revoked)
+    )
+    for data in (revoked, wrapped):
+        subject, payload = _of_the_ledger(data)
+        assert line(7, subject, payload).payload == archived_line(7, payload).payload == payload
 
 
 def test_a_hand_over_in_pieces_is_put_together() -> None:

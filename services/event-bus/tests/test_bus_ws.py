@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from valet_event_bus import limits
 from valet_event_bus.testing import Bus, Socket, some_event, stored
 from valet_protocol import subjects
 from valet_protocol.ids import new_id
@@ -71,6 +72,24 @@ async def test_a_bad_message_is_answered_with_a_problem(bus: Bus, ledger: list[s
     message = await client.receive()
     assert message["type"] == "error"
     assert message["problem"]["code"] == code
+    client.sock.close()
+
+
+@pytest.mark.parametrize("size", [limits.WS_MESSAGE_IN + 1, 4 << 20])
+async def test_a_message_that_is_too_large_ends_the_connection_with_the_limit(
+    bus: Bus, ledger: list[str], size: int
+) -> None:
+    client = Socket(bus)
+    await client.send({"type": "ping"})
+    assert await client.receive() == {"type": "pong"}
+    await client.text(b" " * size)
+    loop = asyncio.get_running_loop()
+    received = b""
+    async with asyncio.timeout(10):
+        while data := await loop.sock_recv(client.sock, 1000):
+            received += data
+    assert received[:1] == b"\x88"
+    assert received[2:] == (1009).to_bytes(2, "big") + b"a message may have 65,536 bytes"
     client.sock.close()
 
 

@@ -17,6 +17,7 @@ from valet_event_bus.addressees import Addressees
 from valet_event_bus.attendance import Attendance
 from valet_event_bus.client import Client, tune
 from valet_event_bus.config import socket_path
+from valet_event_bus.doubts import Doubts
 from valet_event_bus.hand_over import Entrance
 from valet_event_bus.hub import Hub
 from valet_event_bus.note_store import NoteStore
@@ -116,12 +117,16 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
     access = Access(nc)
     log_end = await stream.last_seq(nc)
     hub = Hub(nc, log_end, access)
+    owners = Owners(nc, limits.OWNERS_KEPT)
+    doubts = Doubts(nc, hub, access, owners)
+    hub.doubt = doubts.raise_doubt
     attendance = Attendance(nc)
     addressees = Addressees()
     clients = Clients(nc, hub, access, attendance, addressees)
     store = Store()
     parts = [
         asyncio.create_task(hub.run()),
+        asyncio.create_task(doubts.run()),
         asyncio.create_task(attendance.run()),
         asyncio.create_task(clients.keep_alive(SseClient, limits.KEEP_ALIVE)),
         asyncio.create_task(clients.keep_alive(WsClient, limits.PING)),
@@ -134,7 +139,7 @@ async def main(settings: Settings, stop: asyncio.Event) -> None:
         _log.warning("no_notifications", reason="VALET_DATABASE_URL is not set: sessions can be followed, no more")
     await addressees.listen(nc)
     await NotificationRequests(nc, store).start()
-    await NoteRequests(nc, NoteStore(store), Owners(nc, limits.OWNERS_KEPT)).start()
+    await NoteRequests(nc, NoteStore(store), owners).start()
     stopped = asyncio.create_task(stop.wait())
     reading = asyncio.create_task(hub.reading.wait())
     done, _ = await asyncio.wait([stopped, reading, *parts], return_when=asyncio.FIRST_COMPLETED)

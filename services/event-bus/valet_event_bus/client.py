@@ -97,6 +97,15 @@ class Client(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
+    def part(self) -> None:
+        """End the connection, but take for a moment what the client is still sending. Closed with something unread, its
+        system would drop our last words unread, too."""
+        if self._closing or self._transport is None:
+            return
+        self._closing = True
+        self._transport.write_eof()
+        asyncio.get_running_loop().call_later(limits.PARTING, self._transport.abort)
+
     def abort(self) -> None:
         """End the connection now."""
         self._gone = True

@@ -43,7 +43,9 @@ async def follow(nc: Client, hub: Hub, channel: Channel, watcher: Follower, afte
     """
     first, last = await stream.ends(nc)
     if after > last:
-        raise BadRequest("bad_cursor", f"{after} is beyond the end of the log; use a sequence you were given.")
+        raise BadRequest(
+            "bad_cursor", f"{after} is beyond the end of the log, which is {last}; use a sequence you were given."
+        )
     await hub.reach(last)
     if after > hub.position:
         raise Unavailable("unavailable", "The log cannot be read at the moment; try again.")

@@ -10,6 +10,7 @@ from valet_protocol.codec import decode_envelope, with_seq
 from valet_protocol.errors import BadEvent, Problem
 
 from valet_event_bus import limits
+from valet_event_bus.redact import for_clients
 
 KEEP_ALIVE = b": keep-alive\n\n"
 
@@ -33,12 +34,14 @@ def line(seq: int, subject: str, payload: bytes) -> Line:
     if len(tokens) < 5:
         raise BadEvent(f"{subject!r} is not a subject of the session log")
     decode_envelope(payload)
-    return Line(seq, f"{tokens[3]}.{tokens[4]}", _one_line(payload))
+    kind = f"{tokens[3]}.{tokens[4]}"
+    return Line(seq, kind, _one_line(for_clients(kind, payload)))
 
 
 def archived_line(seq: int, payload: bytes) -> Line:
     """An archived event as a line. Raises `BadEvent`."""
-    return Line(seq, decode_envelope(payload).type, _one_line(payload))
+    kind = decode_envelope(payload).type
+    return Line(seq, kind, _one_line(for_clients(kind, payload)))
 
 
 def _one_line(payload: bytes) -> bytes:

@@ -6,23 +6,24 @@ events gather in the reader and go out joined in the next one, so the work per e
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from nats.aio.client import Client
 from valet_protocol.codec import decode
 from valet_protocol.errors import BadEvent
-from valet_protocol.events.facts import ParticipantAdded, ParticipantRemoved
+from valet_protocol.events.facts import ParticipantAdded, ParticipantRemoved, ShareLinkRevoked
 from valet_service import logs
 from valet_service.log_reader import Entry, LogReader
 
 from valet_event_bus import limits, stream
+from valet_event_bus.doubts import Doubt
 from valet_event_bus.frames import Batch, Line, line, split
 
 _log = logs.get(__name__)
 
 
-_MEMBERSHIP = ("fact.participant_added", "fact.participant_removed")
+_MEMBERSHIP = ("fact.participant_added", "fact.participant_removed", "fact.share_link_revoked")
 
 
 class Watcher(Protocol):
@@ -104,6 +105,8 @@ class Hub:
         self._waiting: dict[asyncio.Future[None], int] = {}
         self.overhear: Callable[[Sequence[Entry]], None] = lambda _: None
         """Given everything that was read, whether anybody watches or not; must not wait."""
+        self.doubt: Callable[[Doubt], None] = lambda _: None
+        """Told of every end of somebody's part, which may be the end of others below it; must not wait."""
         self.reading = asyncio.Event()
         """Set once the log is being read."""
         self.position = position
@@ -124,6 +127,19 @@ class Hub:
             del channel.holders[watcher]
             if not channel.holders:
                 del self._channels[channel.session_id]
+
+    def watchers(self) -> Iterator[tuple[str, str]]:
+        """Session and user of everybody who watches or is about to."""
+        for channel in self._channels.values():
+            for watcher in channel.holders:
+                yield channel.session_id, watcher.user
+
+    def cut(self, user: str, session_id: str) -> None:
+        """A user may no longer watch a session."""
+        channel = self._channels.get(session_id)
+        for watcher in list(channel.holders) if channel else ():
+            if watcher.user == user:
+                watcher.revoked()
 
     async def reach(self, seq: int) -> None:
         """Wait, for a moment, until the hub has read up to a sequence of the log.
@@ -192,9 +208,9 @@ class Hub:
                 self._membership.added(user, session_id)
             case ParticipantRemoved(user=user):
                 self._membership.removed(user, session_id)
-                channel = self._channels.get(session_id)
-                for watcher in list(channel.holders) if channel else ():
-                    if watcher.user == user:
-                        watcher.revoked()
+                self.cut(user, session_id)
+                self.doubt(Doubt(session_id=session_id, user=user, seq=entry.seq))
+            case ShareLinkRevoked():
+                self.doubt(Doubt(session_id=session_id, user=None, seq=entry.seq))
             case _:
                 return

@@ -36,6 +36,9 @@ SLOW_CLIENT_BYTES = 4 << 20
 KEEP_ALIVE = 15.0
 """Between two keep-alive comments on SSE: below the 30-60 s after which proxies cut idle connections."""
 
+PARTING = 2.0
+"""Seconds for a client that is cut off while it sends: to send the rest, which is thrown away, and read why."""
+
 PING = 20.0
 """Between two WebSocket pings; a client silent for two of them is gone."""
 
@@ -95,6 +98,18 @@ PRESENCE_PENDING = 10_000
 REMOVAL_REMEMBERED = 60.0
 """How long the removal of somebody goes before what the ledger says: api may have asked it just before, and its read
 model is milliseconds behind the log. Longer than any request takes."""
+
+DOUBT_ANSWER = 5.0
+"""For the ledger to say whether somebody may still watch; then it is asked again. Longer than its restart."""
+
+DOUBT_RETRY = 2.0
+"""Before it is asked again: what somebody sees who should not, beyond the time in which the ledger is away."""
+
+DOUBTS_AT_ONCE = 8
+"""Questions of this kind at a time: each asks about some dozen sessions, and people who connect are not held up."""
+
+TREE_DEPTH = 32
+"""Sessions above one that are looked at: many times what the ledger allows."""
 
 NOTIFY_EVENTS = 200
 """Events that become notifications in one transaction: some 50 ms of statements."""

@@ -87,7 +87,7 @@ class SseClient(Client):
 
     async def _follow(self, channel: Channel) -> None:
         try:
-            self._access.refuse_removed(self.user, self._session_id)  # api may have asked just before
+            await self._access.check_again(self.user, self._session_id)
             await follow(self._nc, self._hub, channel, self, self._after)
         except Gone:
             return

@@ -19,11 +19,11 @@ from typing import Any
 import asyncpg
 import msgspec
 from valet_protocol import codec
-from valet_protocol.events.agent import TextCompleted
+from valet_protocol.events.agent import TextCompleted, Tokens
 from valet_protocol.events.delta import Delta
 from valet_protocol.events.envelope import Event
 from valet_protocol.ids import new_id
-from valet_protocol.requests import HandOver
+from valet_protocol.requests import HandOver, SessionView
 from valet_service.outbox import Outbox
 from valet_service.testing import BrokerProcess
 from websockets.frames import Frame, Opcode
@@ -261,6 +261,27 @@ class Socket:
                 assert message["type"] == "synced"
                 synced.append(message["session_id"])
         return seqs, synced
+
+
+def session_view(session_id: str, seq: int = 1) -> SessionView:
+    """A session as a ledger shows it."""
+    return SessionView(
+        id=session_id,
+        status="ready",
+        status_detail="",
+        owner="U",
+        title="",
+        repo=None,
+        branch=None,
+        model="a/b",
+        created_at="",
+        updated_at="",
+        epoch=1,
+        cost=0,
+        tokens=Tokens(),
+        turns=0,
+        seq=seq,
+    )
 
 
 def some_event(session_id: str, number: int, size: int = 0) -> codec.Outgoing:

@@ -53,6 +53,19 @@ class Ping(msgspec.Struct, frozen=True, tag="ping", tag_field="type"):
     """Browsers cannot send the protocol's own ping."""
 
 
+class _Grammar(Protocol):
+    """The server's side. Its own words for a message that is too large are those of a programmer."""
+
+    def __init__(self) -> None:
+        super().__init__(Side.SERVER, max_size=limits.WS_MESSAGE_IN)
+
+    def fail(self, code: CloseCode | int, reason: str = "") -> None:
+        """End the connection with a reason."""
+        if code == CloseCode.MESSAGE_TOO_BIG:
+            reason = f"a message may have {limits.WS_MESSAGE_IN:,} bytes"
+        super().fail(code, reason)
+
+
 _decoder = msgspec.json.Decoder(Subscribe | Unsubscribe | Presence | Ping)
 
 
@@ -131,7 +144,7 @@ class WsClient(Client):
         self._access = access
         self._attendance = attendance
         self._key = key
-        self._grammar = Protocol(Side.SERVER, max_size=limits.WS_MESSAGE_IN)
+        self._grammar = _Grammar()
         self._fragments: list[bytes] = []
         self._subscriptions: dict[str, Subscription] = {}
         self._heard = True
@@ -175,13 +188,15 @@ class WsClient(Client):
         for event in self._grammar.events_received():
             if isinstance(event, Frame):
                 self._frame(event)
+        failed = self._grammar.parser_exc is not None
+        end = self.part if failed else self.close
         for data in self._grammar.data_to_send():
             if data:
                 self.write(data)
             else:
-                self.close()
+                end()
         if self._grammar.close_expected():
-            self.close()
+            end()
 
     def _frame(self, frame: Frame) -> None:
         if frame.opcode is Opcode.BINARY:

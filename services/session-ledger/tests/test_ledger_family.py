@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from valet_protocol import subjects
 from valet_protocol.codec import encode
-from valet_protocol.errors import Conflict, Forbidden, NotFound, Refused, TooMany
+from valet_protocol.errors import Conflict, Forbidden, NotFound, Refused, TooMany, Unprocessable
 from valet_protocol.events import agent, facts
 from valet_protocol.events.envelope import Event
 from valet_protocol.ids import derived_id, new_id
@@ -200,6 +200,10 @@ async def test_siblings_get_forwarded_what_others_found_and_strangers_are_not_th
     (forwarded,) = [item for item in (await platform.session(fixer)).queued if item.prompt_id == first.prompt_id]
     assert "Mend this" in forwarded.content
     assert "> It is line 7" in forwarded.content
+    own = tools.ForwardMessages(session_id=parent, request_id="o", from_session=finder, to_session=finder)
+    with pytest.raises(Unprocessable) as refused:
+        await platform.tool(own)
+    assert refused.value.code == "to_itself"
     # the newest are others by now, and the same call is the same prompt all the same
     await platform.prompt(finder, "And?")
     await _whole_turn(platform, finder, "And line 9", turns=2)

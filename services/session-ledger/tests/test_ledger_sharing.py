@@ -24,7 +24,7 @@ from valet_session_ledger.decide_commands import Target
 from valet_session_ledger.evolve import evolve
 from valet_session_ledger.react import is_at_rest, next_due, react
 from valet_session_ledger.stamp import stamp
-from valet_session_ledger.state import SessionState
+from valet_session_ledger.state import SessionState, pack, unpack
 from valet_session_ledger.story import Story, kinds, ready, running
 
 
@@ -86,7 +86,11 @@ def test_a_role_can_be_changed_and_taken_and_given_up() -> None:
     assert kinds(story.do(leave)) == ["ParticipantRemoved"]
     with pytest.raises(NotFound):
         story.prompt("x", user="bob")
-    assert story.do(RemoveParticipant(session_id="S", user="ada", participant="bob")) == []
+    again = RemoveParticipant(session_id="S", user="ada", participant="bob")
+    assert decide(story.state, again, now_ms=1, known=Known(took_part=True)) == []
+    with pytest.raises(NotFound) as refusal:
+        decide(story.state, again, now_ms=1)
+    assert refusal.value.code == "participant_not_found"
     with pytest.raises(Conflict):
         story.do(RemoveParticipant(session_id="S", user="ada", participant="ada"))
     with pytest.raises(Conflict):
@@ -115,8 +119,10 @@ def test_a_revoked_link_ends_the_part_of_those_who_came_by_it_only() -> None:
     for user in ("eve", "eva"):
         _join(story, user)
     revoke = RevokeShareLink(session_id="S", user="ada", link_id="l")
-    assert kinds(story.do(revoke)) == ["ShareLinkRevoked", "ParticipantRemoved", "ParticipantRemoved"]
-    assert story.do(revoke) == []
+    assert kinds(story.do(revoke)) == ["ShareLinkRevoked"]
+    assert [item.user for item in story.s.participants] == ["bob"]
+    assert story.settle() == [facts.ParticipantRemoved(user=user, by="ada") for user in ("eve", "eva")]
+    assert (story.do(revoke), story.settle()) == ([], [])
     assert [item.user for item in story.s.participants] == ["bob"]
     with pytest.raises(NotFound):
         _join(story, "eve")
@@ -124,13 +130,25 @@ def test_a_revoked_link_ends_the_part_of_those_who_came_by_it_only() -> None:
         _link(story, "l")
 
 
-def test_a_ledger_that_dies_half_way_through_a_revocation_leaves_nobody_in() -> None:
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_ledger_that_dies_half_way_through_a_revocation_names_those_who_left_afterwards(ended: bool) -> None:
     story = ready()
     _link(story, "l")
-    _join(story, "eve")
-    first, *_ = decide(story.state, RevokeShareLink(session_id="S", user="ada", link_id="l"), now_ms=1)
-    story.happen(first)
+    for user in ("eve", "eva", "evi"):
+        _join(story, user)
+    story.do(RevokeShareLink(session_id="S", user="ada", link_id="l"))
     assert story.s.participants == ()
+    story.happen(react(story.s, story.now)[0])  # and the ledger is killed
+    _add(story, "eva", "viewer")
+    if ended:
+        story.do(TerminateSession(session_id="S", user="ada"))
+    story.state = unpack(pack(story.s))
+    assert not is_at_rest(story.s)
+    assert [data for data in story.settle() if isinstance(data, facts.ParticipantRemoved)] == [
+        facts.ParticipantRemoved(user="evi", by="ada")
+    ]
+    assert is_at_rest(story.s)
+    assert [item.user for item in story.s.participants] == ["eva"]  # let in again in between
 
 
 def test_participants_and_links_are_bounded() -> None:

@@ -6,7 +6,7 @@ import asyncpg
 import msgspec
 import pytest
 from valet_protocol.events import facts
-from valet_session_ledger.queries import load, migrations
+from valet_session_ledger.queries import grouped, load, migrations, together
 from valet_session_ledger.rows import Batch, EventRow, PartRow, Touched
 from valet_session_ledger.state import SessionState, unpack
 from valet_session_ledger.store import Store, open_store
@@ -85,6 +85,21 @@ async def test_a_snapshot_comes_back_as_it_was(store: Store) -> None:
     snapshots = await store.snapshots(["s", "unknown"])
     assert list(snapshots) == ["s"]
     assert (snapshots["s"].state, snapshots["s"].seq) == (state, 7)
+
+
+async def test_the_upserts_of_all_tables_go_together_and_each_keeps_its_own_parameters(pool: asyncpg.Pool) -> None:
+    upserts = [text for name, text in load().by_name.items() if name.startswith("upsert_")]
+    groups = [list(group) for group in grouped(upserts)]
+    assert [text for group in groups for text in group] == upserts
+    for group in groups:
+        statement = together(*group)
+        assert len(statement) < 15 << 10  # what asyncpg keeps prepared
+        async with pool.acquire() as connection:
+            alone = [await connection.prepare(text) for text in group]
+            joined = await connection.prepare(statement)
+            assert [one.name for one in joined.get_parameters()] == [
+                one.name for each in alone for one in each.get_parameters()
+            ]
 
 
 def test_the_statements_of_another_schema_touch_no_live_table() -> None:

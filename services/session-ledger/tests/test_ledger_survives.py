@@ -10,12 +10,21 @@ from valet_protocol.errors import Unavailable
 from valet_protocol.events import agent, facts
 from valet_protocol.events.facts import QuestionAnswered, TurnDispatched
 from valet_protocol.ids import new_id
-from valet_protocol.requests import Accepted, SubmitPrompt
+from valet_protocol.requests import (
+    Accepted,
+    CreateShareLink,
+    Done,
+    JoinSession,
+    RenameSession,
+    RevokeShareLink,
+    SessionView,
+    SubmitPrompt,
+)
 from valet_service import database
 from valet_service.settings import Settings
 from valet_service.testing import BrokerProcess
 from valet_session_ledger import rebuild
-from valet_session_ledger.testing import FakeSandbox, Killable, LedgerProcess, Platform
+from valet_session_ledger.testing import FakeSandbox, Killable, LedgerProcess, Platform, wait_for
 
 
 async def _work(platform: Platform, session_id: str, sandbox: FakeSandbox, turns: int) -> None:
@@ -190,3 +199,27 @@ async def test_a_ledger_with_nothing_to_do_does_nothing(ledger: LedgerProcess, p
     before = ledger.cpu_seconds()
     await asyncio.sleep(2.0)  # the span of the measurement
     assert ledger.cpu_seconds() - before < 0.1
+
+
+async def test_a_ledger_killed_after_a_link_was_revoked_says_afterwards_who_left_with_it(
+    ledger: LedgerProcess, platform: Platform
+) -> None:
+    session_id = await platform.create()
+    link = CreateShareLink(session_id=session_id, user="ada", link_id="l", token_sha256="x", role="viewer")
+    await platform.ask(link, Done)
+    await platform.ask(JoinSession(session_id=session_id, user="eve", token_sha256="x"), SessionView)
+    ledger.kill()
+    revoked = facts.ShareLinkRevoked(link_id="l", by="ada")
+    event = new_event(revoked, id=new_id(), session_id=session_id, now_ms=1)
+    await platform.outbox.put(encode(event, source="/test"))  # as far as a ledger got
+    ledger.start()
+
+    async def left() -> list[facts.ParticipantRemoved]:
+        return [one.data for one in await platform.log(session_id) if isinstance(one.data, facts.ParticipantRemoved)]
+
+    await wait_for(left, bool, timeout=60)
+    await platform.ask(RevokeShareLink(session_id=session_id, user="ada", link_id="l"), Done)
+    ledger.kill()
+    ledger.start()
+    await platform.ask(RenameSession(session_id=session_id, user="ada", title="later"), Done)
+    assert await left() == [facts.ParticipantRemoved(user="eve", by="ada")]

@@ -6,7 +6,7 @@ from valet_protocol.events import facts
 from valet_protocol.events.envelope import Data
 from valet_protocol.requests import AbortTurn, EditPrompt, ReorderQueue, TerminateSession, WithdrawPrompt
 from valet_session_ledger import limits
-from valet_session_ledger.decide import accepted
+from valet_session_ledger.decide import Known, accepted, decide
 from valet_session_ledger.react import next_due
 from valet_session_ledger.story import Story, kinds, ready, running
 
@@ -49,9 +49,23 @@ def test_prompts_have_their_turns_in_the_order_they_were_put_in() -> None:
     story = running()
     for name in ("p2", "p3", "p4"):
         story.prompt(name)
-    story.do(ReorderQueue(session_id="S", user="ada", prompt_ids=["p4", "gone", "p2", "p4"]))
+    story.do(ReorderQueue(session_id="S", user="ada", prompt_ids=["p4", "p1", "p2", "p4"]))  # p1 has its turn
     assert _queue(story) == ["p4", "p2", "p3"]
     assert story.do(ReorderQueue(session_id="S", user="ada", prompt_ids=["p4", "p2"])) == []
+
+
+def test_an_order_with_a_prompt_that_was_never_given_changes_nothing() -> None:
+    story = running()
+    for name in ("p2", "p3"):
+        story.prompt(name)
+    order = ReorderQueue(session_id="S", user="ada", prompt_ids=["p3", "stranger"])
+    with pytest.raises(NotFound, match="'stranger'"):
+        story.do(order)
+    assert _queue(story) == ["p2", "p3"]
+    # one the state has forgotten is one that waits no more
+    assert kinds(decide(story.state, order, now_ms=1, known=Known(prompts=frozenset(["stranger"])))) == [
+        "QueueReordered"
+    ]
 
 
 def test_a_prompt_that_has_its_turn_can_be_changed_no_more() -> None:

@@ -3,12 +3,19 @@
 Real NATS, PostgreSQL and ledger; fake are the runners.
 """
 
+import pytest
+from msgspec.structs import replace
 from valet_protocol.codec import rfc3339
+from valet_protocol.errors import NotFound
 from valet_protocol.events import agent, machine, sandbox
 from valet_protocol.ids import new_id
 from valet_protocol.requests import (
     Accepted,
+    AddParticipant,
+    Done,
+    FindImage,
     ForkSession,
+    ImagePlace,
     ImageView,
     ListMessages,
     ListSessions,
@@ -220,17 +227,59 @@ async def test_pictures_and_channel_replies_stand_where_the_agent_showed_and_sai
     ]
     assert all(item.last_used_at for item in channels.items)
 
-    # a fork has them too; its pictures lie where they were shown, and nobody has spoken to it yet
+    # a fork has them too, its pictures under its own address, and nobody has spoken to it yet
     await runner.agent(agent.TurnEnded(turn_id=second, status="completed"), second)
     await platform.until(session_id, lambda view: not view.active_turn)
     forked = ForkSession(session_id=new_id(), owner="ada", source_session=session_id)
     fork = await platform.ask(forked, SessionView)
     copy = await _page(platform, fork.id)
     assert [_outline(message) for message in copy.items] == [_outline(message) for message in page.items]
-    assert {part.part_id: part for part in copy.items[2].parts}["shown"].images == [picture]
+    (shown,) = {part.part_id: part for part in copy.items[2].parts}["shown"].images
+    assert shown == replace(picture, url=f"/api/sessions/{fork.id}/images/shown")
     assert fork.sandbox == SandboxView()
     assert (await platform.tool(ListChannels(session_id=fork.id, request_id="r"))).items == []
     await rebuild.verify(ledger.settings)
+
+
+async def _place(platform: Platform, session_id: str, image_id: str, user: str = "ada") -> str:
+    asked = FindImage(session_id=session_id, user=user, image_id=image_id)
+    return (await platform.ask(asked, ImagePlace)).session_id
+
+
+async def test_a_fork_has_the_pictures_that_came_with_it_and_no_others(
+    ledger: LedgerProcess, platform: Platform
+) -> None:
+    first = await platform.create()
+    runner = await platform.boot(first)
+    await runner.agent(_image(first, None, "old"))
+    await platform.prompt(first)
+    turn_id, prompt_id = await platform.dispatched(first)
+    await runner.play_turn(turn_id, prompt_id)
+    await platform.until(first, lambda view: view.turns == 1 and not view.active_turn)
+
+    async def forked(source: str) -> str:
+        made = await platform.ask(ForkSession(session_id=new_id(), owner="ada", source_session=source), SessionView)
+        return made.id
+
+    fork = await forked(first)
+    again = await forked(fork)
+    assert [await _place(platform, session, "old") for session in (first, fork, again)] == [first] * 3
+    await runner.agent(_image(first, None, "later"))
+    assert await _place(platform, first, "later") == first
+
+    await platform.ask(AddParticipant(session_id=again, user="ada", participant="bob", role="viewer"), Done)
+    assert await _place(platform, again, "old", "bob") == first
+    for session_id, image_id, user in ((first, "old", "bob"), (fork, "later", "ada"), (fork, "\0", "ada")):
+        with pytest.raises(NotFound):
+            await _place(platform, session_id, image_id, user)
+
+    # whatever a runner says of another session's pictures, they do not become its own
+    await platform.prompt(fork)
+    await platform.until(fork, lambda view: view.epoch == 1)
+    liar = await platform.boot(fork)
+    await liar.agent(_image(first, None, "later"))
+    await liar.agent(_image(fork, None, "own"))
+    assert [await _place(platform, fork, image_id) for image_id in ("later", "own")] == [fork] * 2
 
 
 async def test_sub_agents_stand_under_the_tool_call_that_started_them(

@@ -13,7 +13,7 @@ from valet_service import limits as service_limits
 from valet_service.log_reader import LogReader
 from valet_service.settings import Settings
 
-from valet_session_ledger import limits
+from valet_session_ledger import limits, models
 from valet_session_ledger.appender import Appender
 from valet_session_ledger.commands import Commands
 from valet_session_ledger.config import Config, configure
@@ -107,7 +107,10 @@ async def _run(
     archive = Archive(pool, load())
     transfers = Transfers(archive, Appends(appender, archive, projector.projected, now_ms), reads)
     peers.handlers = handlers(commands, reads, History(archive, reads), transfers)
-    sandboxes = of_sandboxes(commands, reads, Family(commands=commands, reads=reads, peers=peers, errands=errands))
+    family = Family(
+        commands=commands, reads=reads, peers=peers, errands=errands, models=models.configured(config.settings)
+    )
+    sandboxes = of_sandboxes(commands, reads, family)
     async with LogReader(nc, config.filters, start=start + 1) as reader:
         work = [
             asyncio.create_task(run)

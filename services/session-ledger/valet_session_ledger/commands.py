@@ -43,7 +43,7 @@ from valet_session_ledger import limits
 from valet_session_ledger.appender import Appender
 from valet_session_ledger.decide import NOTHING, Known, accepted, attached, decide, effect_seq
 from valet_session_ledger.decide_commands import command_receipt_of
-from valet_session_ledger.decide_prompts import receipt_of
+from valet_session_ledger.decide_prompts import not_remembered, receipt_of
 from valet_session_ledger.decide_sharing import not_found
 from valet_session_ledger.progress import Progress
 from valet_session_ledger.reads import Reads
@@ -204,6 +204,16 @@ class Commands:
                 if len(state.receipts) < limits.RECEIPTS or receipt_of(state, prompt_id) is not None:
                     return NOTHING
                 return Known(prompt=await patiently(lambda: self._store.prompt_receipt(session_id, prompt_id)))
+            case ReorderQueue():
+                old = not_remembered(state, command.prompt_ids)
+                if not old or len(state.receipts) < limits.RECEIPTS:
+                    return NOTHING
+                return Known(prompts=await patiently(lambda: self._store.prompts_given(session_id, old)))
+            case RemoveParticipant(participant=participant):
+                if any(item.user == participant for item in state.participants):
+                    return NOTHING
+                await self._wait(self._projected, live.last_seq)
+                return Known(took_part=await patiently(lambda: self._store.took_part(session_id, participant)))
             case RequestCommand(request_id=request_id, message_id=message_id):
                 receipt, target = command_receipt_of(state, request_id), None
                 if receipt is None and len(state.command_receipts) >= limits.COMMAND_RECEIPTS:

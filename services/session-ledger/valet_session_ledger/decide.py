@@ -47,8 +47,12 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: Receipt | None = None
     """The receipt of a prompt too old for the state to remember."""
+    prompts: frozenset[str] = frozenset()
+    """Prompts, of those a command names, that were given to the session before the state remembers."""
+    took_part: bool = False
+    """Whether whom a command names has ever taken part."""
     command: CommandReceipt | None = None
-    """Likewise, of a command."""
+    """As `prompt`, of a command."""
     target: Target | None = None
     """The message a command is about."""
     role: Role | None = None
@@ -114,7 +118,7 @@ def _of_a_participant(state: SessionState, command: Request, now_ms: int, known:
         case WithdrawPrompt():
             return decide_prompts.withdraw(state, command, known.prompt)
         case ReorderQueue():
-            return decide_prompts.reorder(state, command)
+            return decide_prompts.reorder(state, command, known.prompts)
         case AnswerQuestion():
             return decide_questions.answer(state, command)
         case ChangePolicy():
@@ -130,7 +134,7 @@ def _of_a_participant(state: SessionState, command: Request, now_ms: int, known:
         case AddParticipant():
             return decide_sharing.add(state, command)
         case RemoveParticipant():
-            return decide_sharing.remove(state, command)
+            return decide_sharing.remove(state, command, known.took_part)
         case CreateShareLink():
             return decide_sharing.create_link(state, command)
         case RevokeShareLink():

@@ -1,5 +1,7 @@
 """Taking prompts, and changing those that wait. Pure; refusals are raised."""
 
+from collections.abc import Collection, Sequence
+
 from valet_protocol.errors import Conflict, NotFound, TooMany, Unprocessable
 from valet_protocol.events import facts
 from valet_protocol.events.envelope import Data
@@ -91,8 +93,19 @@ def withdraw(state: SessionState, command: WithdrawPrompt, earlier: Receipt | No
     return [facts.PromptWithdrawn(prompt_id=command.prompt_id, by=command.user)]
 
 
-def reorder(state: SessionState, command: ReorderQueue) -> list[Data]:
-    """Another order of the prompts that wait."""
+def not_remembered(state: SessionState, prompt_ids: Sequence[str]) -> list[str]:
+    """Those of some prompts that the state does not know: too old for its receipts, or never given to the session."""
+    waiting = {prompt.prompt_id for prompt in waiting_prompts(state)}
+    return [id for id in dict.fromkeys(prompt_ids) if id not in waiting and receipt_of(state, id) is None]
+
+
+def reorder(state: SessionState, command: ReorderQueue, earlier: Collection[str]) -> list[Data]:
+    """Another order of the prompts that wait. `earlier` are prompts the state does not remember; one that waits no more
+    is passed over. Raises `NotFound` for one that was never given to the session."""
+    unknown = [id for id in not_remembered(state, command.prompt_ids) if id not in earlier]
+    if unknown:
+        named = ", ".join(repr(id[:40]) for id in unknown[:3])
+        raise NotFound("prompt_not_found", f"No prompt {named} was given to this session; nothing was changed.")
     order = in_order(state.queue, list(dict.fromkeys(command.prompt_ids)))
     if order == state.queue:
         return []

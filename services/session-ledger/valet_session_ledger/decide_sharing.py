@@ -56,13 +56,17 @@ def add(state: SessionState, command: AddParticipant) -> list[Data]:
     return [facts.ParticipantAdded(user=command.participant, role=command.role, by=command.user)]
 
 
-def remove(state: SessionState, command: RemoveParticipant) -> list[Data]:
-    """The end of somebody's part: an owner ends anybody's, everybody their own."""
+def remove(state: SessionState, command: RemoveParticipant, took_part: bool) -> list[Data]:
+    """The end of somebody's part: an owner ends anybody's, everybody their own. `took_part`: whether they ever did."""
     if command.user not in (state.owner, command.participant):
         raise Forbidden("role_too_low", "Only the owner ends other people's part in a session.")
     if command.participant == state.owner:
         raise Conflict("is_owner", "The owner cannot leave the session; end it instead.")
     if _participant(state, command.participant) is None:
+        if not took_part:
+            raise NotFound(
+                "participant_not_found", f"{command.participant[:40]!r} has never taken part in this session."
+            )
         return []
     return [facts.ParticipantRemoved(user=command.participant, by=command.user)]
 
@@ -91,16 +95,12 @@ def create_link(state: SessionState, command: CreateShareLink) -> list[Data]:
 
 
 def revoke_link(state: SessionState, command: RevokeShareLink) -> list[Data]:
-    """A link is void, and who came by it takes part no more."""
+    """A link is void, and who came by it takes part no more: `react` says of each that they are gone."""
     if command.link_id in state.revoked_links:
         return []
     if all(link.link_id != command.link_id for link in state.links):
         raise NotFound("link_not_found", "The session has no such link.")
-    gone = [item.user for item in state.participants if item.link_id == command.link_id]
-    return [
-        facts.ShareLinkRevoked(link_id=command.link_id, by=command.user),
-        *(facts.ParticipantRemoved(user=user, by=command.user) for user in gone),
-    ]
+    return [facts.ShareLinkRevoked(link_id=command.link_id, by=command.user)]
 
 
 def join(state: SessionState | None, command: JoinSession, now_ms: int) -> list[Data]:

@@ -6,20 +6,25 @@ from valet_protocol.events.envelope import Event
 
 from valet_session_ledger import limits
 from valet_session_ledger.evolve_turns import Folds
-from valet_session_ledger.state import Participant, SessionState, ShareLink
+from valet_session_ledger.state import Leaving, Participant, SessionState, ShareLink
 
 
 def _participant_added(state: SessionState, event: Event, data: facts.ParticipantAdded) -> SessionState:
     added = Participant(user=data.user, role=data.role, link_id=data.link_id)
-    return replace(state, participants=(*_others(state, data.user), added))
+    return replace(state, participants=(*_others(state, data.user), added), leaving=_staying(state, data.user))
 
 
 def _participant_removed(state: SessionState, event: Event, data: facts.ParticipantRemoved) -> SessionState:
-    return replace(state, participants=_others(state, data.user))
+    return replace(state, participants=_others(state, data.user), leaving=_staying(state, data.user))
 
 
 def _others(state: SessionState, user: str) -> tuple[Participant, ...]:
     return tuple(participant for participant in state.participants if participant.user != user)
+
+
+def _staying(state: SessionState, user: str) -> tuple[Leaving, ...]:
+    """Who else is leaving: of this one a fact has said whether they take part."""
+    return tuple(one for one in state.leaving if one.user != user)
 
 
 def _link_created(state: SessionState, event: Event, data: facts.ShareLinkCreated) -> SessionState:
@@ -29,11 +34,13 @@ def _link_created(state: SessionState, event: Event, data: facts.ShareLinkCreate
 
 def _link_revoked(state: SessionState, event: Event, data: facts.ShareLinkRevoked) -> SessionState:
     """Who came by the link goes with it at once; the facts that name them follow for those who watch."""
+    gone = tuple(item.user for item in state.participants if item.link_id == data.link_id)
     return replace(
         state,
         links=tuple(link for link in state.links if link.link_id != data.link_id),
         revoked_links=(*state.revoked_links, data.link_id)[-limits.SHARE_LINKS :],
         participants=tuple(item for item in state.participants if item.link_id != data.link_id),
+        leaving=(*state.leaving, *(Leaving(user=user, by=data.by) for user in gone)),
     )
 
 

@@ -27,9 +27,11 @@ from valet_protocol.tools.channels import ChannelList, ListChannels
 
 from valet_session_ledger import family_views, limits
 from valet_session_ledger.commands import Commands
+from valet_session_ledger.decide_family import child_of
 from valet_session_ledger.decide_prompts import check_open
 from valet_session_ledger.decide_sharing import not_found
 from valet_session_ledger.errands import Errands
+from valet_session_ledger.models import Models
 from valet_session_ledger.peers import Peers
 from valet_session_ledger.reads import Reads
 from valet_session_ledger.state import SessionState
@@ -41,16 +43,20 @@ _NEWEST = 1 << 62
 class Family:
     """The tools about other sessions, one method each; a method's result is the reply. All raise `Refused`."""
 
-    def __init__(self, *, commands: Commands, reads: Reads, peers: Peers, errands: Errands) -> None:
+    def __init__(self, *, commands: Commands, reads: Reads, peers: Peers, errands: Errands, models: Models) -> None:
         self._commands = commands
         self._reads = reads
         self._peers = peers
         self._errands = errands
+        self._models = models
 
     # -- children ----------------------------------------------------------------------------------------------
 
     async def spawn_child(self, tool: tools.SpawnChild) -> tools.ChildSpawned:
         """Start a child. When its request is in the log it is certain that there will be one."""
+        child_id = derived_id(tool.session_id, "child", tool.request_id)
+        if tool.model is not None and child_of(await self._commands.state(tool.session_id), child_id) is None:
+            self._models.check(tool.model)
         title = tool.title or family_views.title_of(tool.prompt)
         request = RequestChild(
             session_id=tool.session_id,
@@ -64,7 +70,6 @@ class Family:
         )
         await self._commands.carry_out(request)
         await self._errands.done(tool.session_id)
-        child_id = derived_id(tool.session_id, "child", tool.request_id)
         return tools.ChildSpawned(child_session=child_id, title=title, prompt_id=derived_id(child_id, "prompt"))
 
     async def terminate_child(self, tool: tools.TerminateChild) -> tools.SessionEnded:
@@ -171,6 +176,8 @@ class Family:
         target = await self._reached(state, tool.to_session)
         if target.id == state.session_id:
             raise Unprocessable("to_itself", "That would be a prompt for yourself; use read_messages.")
+        if target.id == source.id:
+            raise Unprocessable("to_itself", "The session has said that itself; name another one to forward it to.")
         chosen = await self._chosen(state, source.id, tool)
         if not chosen:
             return tools.MessagesForwarded(session=target.id, forwarded=0, prompt_id=None)

@@ -8,6 +8,12 @@ WRITE_BATCH = 2000
 """Events projected in one transaction: unnest upserts gain nothing beyond some hundreds (measured), and a
 transaction stays well below a second."""
 
+STATEMENT_CHARACTERS = 14_000
+"""Of statements that are sent as one: asyncpg keeps those up to 15 KB prepared (its usual limit)."""
+
+STATEMENTS_KEPT = 256
+"""Such statements, one for each set of tables that a batch has rows for: some dozens in practice."""
+
 BACKLOG = 50_000
 """Folded events that wait for PostgreSQL before reading stops: minutes of a busy installation, tens of MB."""
 
@@ -116,6 +122,10 @@ answers of more."""
 LIVING_IN_TREE = 30
 """Sessions of one tree that have not ended, counted in the read models: what a few agents may start before a person
 looks. Spawned in the same moment, a few more may pass."""
+
+FORKS_OF_FORKS = 100
+"""Forks, each made of the one before, through which a picture is looked for: two reads by their index for each, and
+nobody forks so often."""
 
 ENDED_CHILDREN = 200
 """Children that have ended whose request is recognised when it comes again: it comes within a minute."""

@@ -1,8 +1,13 @@
 """The statements of `queries.sql` by name, for one schema."""
 
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from importlib.resources import files
 
 from msgspec import Struct
+
+from valet_session_ledger import limits
 
 SCHEMA = "ledger"
 """Where the live tables are. A rebuild folds into another one and uses the same statements."""
@@ -26,6 +31,42 @@ def load(schema: str = SCHEMA) -> Queries:
         lines = [line for line in rest.splitlines() if not line.startswith("--")]
         statements[name.strip()] = "\n".join(lines).strip()
     return Queries(statements)
+
+
+def grouped(statements: Sequence[str]) -> Iterator[Sequence[str]]:
+    """Consecutive statements to be sent together: as many as one may hold and still be kept prepared."""
+    group: list[str] = []
+    size = 0
+    for statement in statements:
+        if group and size + len(statement) > limits.STATEMENT_CHARACTERS:
+            yield group
+            group, size = [], 0
+        group.append(statement)
+        size += len(statement)
+    if group:
+        yield group
+
+
+@lru_cache(limits.STATEMENTS_KEPT)
+def together(*statements: str) -> str:
+    """Statements that change different tables as one, whose parameters are theirs, one behind the other.
+
+    None of them sees what another one changes (they share a snapshot), and the whole is done in one round trip.
+    """
+    parts: list[str] = []
+    before = 0
+    for number, statement in enumerate(statements):
+        plain = " ".join(statement.split())
+        parts.append(f"w{number} AS ({_PARAMETER.sub(_moved(before), plain)})")
+        before += max(int(found) for found in _PARAMETER.findall(plain))
+    return f"WITH {', '.join(parts)} SELECT 1"
+
+
+_PARAMETER = re.compile(r"\$(\d+)")
+
+
+def _moved(by: int) -> Callable[[re.Match[str]], str]:
+    return lambda found: f"${int(found[1]) + by}"
 
 
 def migrations(schema: str = SCHEMA) -> list[str]:

@@ -424,6 +424,14 @@ SELECT LEAST(
 SELECT digest, first_seq, CASE WHEN status = 'withdrawn' THEN seq ELSE 0 END AS withdrawn
 FROM ledger.prompts WHERE session_id = $1 AND prompt_id = $2 AND digest IS NOT NULL
 
+-- name: prompts_given
+-- Which of some prompts were ever given to a session.
+SELECT prompt_id FROM ledger.prompts WHERE session_id = $1 AND prompt_id = ANY ($2::text[])
+
+-- name: took_part
+-- Whether a user has ever taken part in a session, besides its owner.
+SELECT EXISTS (SELECT FROM ledger.participants WHERE session_id = $1 AND user_id = $2)
+
 -- name: command_receipt
 -- What was requested under an id, however long ago.
 SELECT digest, first_seq FROM ledger.commands WHERE session_id = $1 AND request_id = $2 AND digest IS NOT NULL
@@ -753,6 +761,15 @@ ORDER BY p.first_seq
 -- name: images_by_id
 -- Some pictures of a session.
 SELECT part_id, data FROM ledger.turn_parts WHERE session_id = $1 AND kind = 'image' AND part_id = ANY ($2::text[])
+
+-- name: image_shown
+-- Whether a picture was shown in a session up to a sequence.
+SELECT part_id FROM ledger.turn_parts
+WHERE session_id = $1 AND kind = 'image' AND part_id = $2 AND first_seq <= $3
+
+-- name: session_imported
+-- How a session that was made of another one began.
+SELECT payload FROM ledger.events WHERE session_id = $1 AND type = 'fact.session_imported' ORDER BY seq LIMIT 1
 
 -- name: machine
 -- What there is in a session's sandbox: of epoch $2, at most $3 processes that run and $4 that have ended; of tunnels and

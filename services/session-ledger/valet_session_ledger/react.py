@@ -19,6 +19,8 @@ def react(state: SessionState, now_ms: int, seen_ms: int = 0) -> list[Data]:
 
     `seen_ms`: since when the log is seen without a break (ms since 1970); what nobody could hear is no silence.
     """
+    if state.leaving:
+        return [facts.ParticipantRemoved(user=one.user, by=one.by) for one in state.leaving]
     if state.phase in ENDED:
         return wind_up(state, "The session was ended." if state.phase == "terminated" else state.detail)
     if state.import_due_ms is not None:

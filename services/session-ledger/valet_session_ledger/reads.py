@@ -13,10 +13,12 @@ from valet_protocol.requests import (
     ArchivePage,
     CommandView,
     DiffView,
+    FindImage,
     GetCommand,
     GetDiff,
     GetReview,
     GetSession,
+    ImagePlace,
     ListMessages,
     ListParticipants,
     ListPrompts,
@@ -37,7 +39,7 @@ from valet_protocol.requests import (
     Writers,
 )
 
-from valet_session_ledger import limits, views, views_sandbox
+from valet_session_ledger import images, limits, views, views_sandbox
 from valet_session_ledger.freshness import Freshness
 from valet_session_ledger.message_pages import MessagePages
 from valet_session_ledger.paging import fitting, page_size
@@ -150,6 +152,11 @@ class Reads:
         """What the agent said last, in a session or a turn of it; empty for nothing. For who may read the session."""
         rows = await self._fetch("last_words", session_id, turn_id)
         return rows[0]["text"] if rows else ""
+
+    async def find_image(self, request: FindImage) -> ImagePlace:
+        """With which session a picture lies that this one shows."""
+        await self._check(request.session_id, request.user)
+        return ImagePlace(session_id=await images.shown_by(self._fetch, request.session_id, request.image_id))
 
     async def list_turns(self, request: ListTurns) -> TurnPage:
         """A session's turns in the order of the log."""

@@ -183,6 +183,14 @@ class Participant(msgspec.Struct, frozen=True, kw_only=True):
     """The share link they came by."""
 
 
+class Leaving(msgspec.Struct, frozen=True, kw_only=True):
+    """Somebody whose part has ended with their share link, before the fact that names them is in the log."""
+
+    user: str
+    by: str
+    """Who revoked the link."""
+
+
 class ShareLink(msgspec.Struct, frozen=True, kw_only=True):
     """A link by which people may join."""
 
@@ -325,6 +333,8 @@ class SessionState(msgspec.Struct, frozen=True, kw_only=True):
     """Those not revoked."""
     revoked_links: tuple[str, ...] = ()
     """Ids of the latest `limits.SHARE_LINKS` revoked ones."""
+    leaving: tuple[Leaving, ...] = ()
+    """Whom their revoked link takes with it, not named by a fact yet."""
 
     ancestors: tuple[str, ...] = ()
     """Every session above it, its parent first; empty where a person asked for it."""

@@ -13,7 +13,7 @@ from valet_service import database, logs
 from valet_session_ledger import limits
 from valet_session_ledger.decide_commands import Target
 from valet_session_ledger.projection import session_row, state_row
-from valet_session_ledger.queries import SCHEMA, Queries, load
+from valet_session_ledger.queries import SCHEMA, Queries, grouped, load, together
 from valet_session_ledger.rows import TABLES, Batch, EventRow, columns
 from valet_session_ledger.state import DEFAULT_CHANNEL, CommandReceipt, Receipt, SessionState, unpack
 
@@ -92,18 +92,35 @@ class Store:
         Nothing happens if another replica has done it. Rows PostgreSQL cannot take are left out, session by
         session, with a log line: one session's bad data must not stop all others. Raises asyncpg's errors.
         """
-        async with self._pool.acquire() as connection, connection.transaction():
-            held = await connection.fetch(self._sql["lock_checkpoints"], shards)
-            if held and all(row["seq"] >= batch.last_seq for row in held):
-                return
+        async with self._pool.acquire() as connection:
             try:
                 async with connection.transaction():
+                    if await self._is_written(connection, batch, shards):
+                        return
                     await write_rows(connection, self._sql, batch)
+                    await self._finish(connection, batch, shards)
+                return
             except BAD_DATA as error:
                 _log.error("batch_refused", error=str(error), last_seq=batch.last_seq)
+            async with connection.transaction():
+                if await self._is_written(connection, batch, shards):
+                    return
                 await self._write_by_session(connection, batch)
-            await write_events(connection, self._sql, batch.events)
-            await connection.execute(self._sql["advance_checkpoints"], shards, batch.last_seq)
+                await self._finish(connection, batch, shards)
+
+    async def _is_written(self, connection: Any, batch: Batch, shards: Sequence[int]) -> bool:
+        """Whether another replica has; from here on none does."""
+        held = await connection.fetch(self._sql["lock_checkpoints"], shards)
+        return bool(held) and all(row["seq"] >= batch.last_seq for row in held)
+
+    async def _finish(self, connection: Any, batch: Batch, shards: Sequence[int]) -> None:
+        """The raw events, and how far it is projected now."""
+        advance = self._sql["advance_checkpoints"]
+        if not batch.events:
+            await connection.execute(advance, shards, batch.last_seq)
+            return
+        statement = together(self._sql["archive"], advance)
+        await connection.execute(statement, *columns(batch.events), shards, batch.last_seq)
 
     async def _write_by_session(self, connection: Any, batch: Batch) -> None:
         for session_id in batch.sessions():
@@ -162,6 +179,15 @@ class Store:
             channel=row["channel"] or DEFAULT_CHANNEL,
         )
 
+    async def prompts_given(self, session_id: str, prompt_ids: Sequence[str]) -> frozenset[str]:
+        """Which of some prompts were ever given to a session."""
+        rows = await self._pool.fetch(self._sql["prompts_given"], session_id, prompt_ids)
+        return frozenset(row["prompt_id"] for row in rows)
+
+    async def took_part(self, session_id: str, user: str) -> bool:
+        """Whether a user has ever taken part in a session, besides its owner."""
+        return await self._pool.fetchval(self._sql["took_part"], session_id, user)
+
     async def prompt_receipt(self, session_id: str, prompt_id: str) -> Receipt | None:
         """What was accepted under a prompt id, however long ago."""
         row = await self._pool.fetchrow(self._sql["prompt_receipt"], session_id, prompt_id)
@@ -177,9 +203,10 @@ async def write_rows(connection: Any, queries: Queries, batch: Batch) -> None:
         ("sessions", [session_row(touched) for touched in batch.touched.values()]),
         ("states", [state_row(touched) for touched in batch.touched.values() if touched.changed]),
     ]
-    for name, rows in tables:
-        if rows:
-            await connection.execute(queries[f"upsert_{name}"], *columns(rows))
+    found = {queries[f"upsert_{name}"]: rows for name, rows in tables if rows}
+    for group in grouped(list(found)):
+        values = [column for statement in group for column in columns(found[statement])]
+        await connection.execute(together(*group), *values)
 
 
 async def write_events(connection: Any, queries: Queries, events: list[EventRow]) -> None:

@@ -7,7 +7,6 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 from valet_protocol.events.machine import ChannelReplied, ImageShown
-from valet_protocol.ids import is_ulid
 from valet_protocol.requests import ImageView, MessageView, PartView
 
 Record = Mapping[str, Any]
@@ -39,12 +38,10 @@ def images_sent(row: Record) -> list[str]:
 
 
 def image(session_id: str, row: Record) -> ImageView:
-    """A picture of `turn_parts`. Of a fork it lies with the session in which it was shown."""
+    """A picture of `turn_parts`. A fork's is asked of the fork, wherever it lies: who sees the fork may see no more."""
     shown = _image.decode(row["data"])
-    place = shown.object.split("/")
-    known = len(place) == 4 and (place[0], place[2]) == ("sessions", "images") and is_ulid(place[1])
-    owner, image_id = (place[1], place[3]) if known else (session_id, shown.image_id)
-    return ImageView(image_id=shown.image_id, url=_url(owner, image_id), media_type=shown.media_type, bytes=shown.bytes)
+    url = _url(session_id, row["part_id"])
+    return ImageView(image_id=shown.image_id, url=url, media_type=shown.media_type, bytes=shown.bytes)
 
 
 def part(session_id: str, row: Record, images: Mapping[str, ImageView]) -> PartView:

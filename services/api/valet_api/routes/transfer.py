@@ -1,8 +1,9 @@
 """Sessions made from sessions: fork, export, import."""
 
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
+import msgspec
 from litestar import Response, Router, get, post
 from litestar.connection import ASGIConnection
 from litestar.exceptions import HTTPException
@@ -22,13 +23,15 @@ from valet_api import limits, streams, transfer_files, transfers
 from valet_api.attachments import Attachments
 from valet_api.auth import signed_in
 from valet_api.disk import needs_room
-from valet_api.forks import Forks
+from valet_api.forks import Forks, ForkView
 from valet_api.ledger import Ledger
 from valet_api.local_repos import LocalMachine
 from valet_api.problems import responses
 from valet_api.routes.bodies import IdempotencyKey, NewFork, SessionId, json_only, text
 from valet_api.routes.sessions import Asking
 from valet_api.transfers import Stores
+
+V = TypeVar("V", bound=SessionView)
 
 LINES = "application/jsonl"
 _LINES = (LINES, "application/x-ndjson", "application/ndjson", "application/jsonlines", "application/x-jsonlines")
@@ -59,13 +62,14 @@ async def fork_session(
         ),
     ],
     idempotency_key: IdempotencyKey = None,
-) -> Response[SessionView]:
-    """A new session with the conversation and the files as they were. The source is left as it is."""
+) -> Response[ForkView]:
+    """A new session with the conversation and the files as they were. The source is left as it is. Files are kept of
+    the latest turns only: at older messages the fork begins with the repository, and `left_out` says so."""
     user = request.user.user
     message_id = text(data.message_id, "message_id") if data.message_id is not None else None
     plan = await ledger.ask(PlanFork(session_id=session_id, user=user, message_id=message_id), ForkPlan)
     fork_id = derived_id("fork", user, session_id, idempotency_key) if idempotency_key else new_id()
-    work = await forks.copy(plan.work, fork_id)
+    start = await forks.start(ledger, plan, source=session_id, message_id=message_id, session_id=fork_id, user=user)
     await attached.copy(session_id, fork_id, user)
     command = ForkSession(
         session_id=fork_id,
@@ -73,10 +77,11 @@ async def fork_session(
         source_session=session_id,
         message_id=message_id,
         title=text(data.title, "title").strip() if data.title is not None else None,
-        work=work,
+        work=start.work,
         idempotency_key=idempotency_key,
     )
-    return _made(await ledger.ask(command, SessionView, timeout=limits.FORK_TIMEOUT))
+    made = await ledger.ask(command, SessionView, timeout=limits.FORK_TIMEOUT)
+    return _made(ForkView(**msgspec.structs.asdict(made), left_out=start.left_out))
 
 
 @get(
@@ -116,7 +121,7 @@ async def export_session(
     work: WorkRef | None = None
     if files and view.role != "viewer":
         work = (await ledger.ask(PlanFork(session_id=session_id, user=user), ForkPlan)).work
-    sending = transfer_files.Sending(stores.objects, session_id) if files else None
+    sending = transfer_files.Sending(stores.objects, ledger, session_id, user) if files else None
     export = transfers.Export(ledger, session_id, view.seq, user, sending=sending, work=work)
     try:
         lines = await streams.begun(export.lines())
@@ -185,7 +190,7 @@ async def import_session(
     return _made(await transfers.Import(ledger, asked, stores, machine).run(streams.body_of(request)))
 
 
-def _made(view: SessionView) -> Response[SessionView]:
+def _made(view: V) -> Response[V]:
     return Response(view, status_code=201, headers={"Location": f"/api/sessions/{view.id}"})
 
 
