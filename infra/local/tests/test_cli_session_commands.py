@@ -224,6 +224,10 @@ async def test_a_revert_that_was_not_done_exits_1_with_why(api: FakeApi, view: C
 async def test_fork_prints_the_new_id_alone(api: FakeApi):
     assert (await valet(api, "fork", SESSION, "--at", "msg_1", "--title", "T"))[:2] == (0, f"{FORK.id}\n")
     assert sent(api, "POST", f"{AT}/fork") == {"message_id": "msg_1", "title": "T"}
+    api.answers["POST", f"{AT}/fork"] = (201, msgspec.to_builtins(FORK) | {"left_out": "Its files are not kept."})
+    status, out, err = await valet(api, "fork", SESSION, "--at", "msg_1")
+    assert (status, out) == (0, f"{FORK.id}\n")
+    assert "Its files are not kept." in err
 
 
 async def test_an_export_is_written_whole_though_its_connection_is_cut_and_can_be_imported(

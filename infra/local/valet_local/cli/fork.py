@@ -29,6 +29,8 @@ def fork(
         import msgspec
 
         view = await client.fork(session_id, message_id=at, title=title)
+        if view.left_out:
+            terminal.tell(view.left_out, "bad")
         terminal.raw(msgspec.json.encode(view)) if as_json else terminal.line(view.id)
 
     from valet_local.cli.calling import call  # here, so that `valet --help` need not wait for all this

@@ -16,14 +16,21 @@ from valet_local.client.transport import Interrupted, Transport, path_of, reason
 LINES = "application/jsonl"
 
 
+class Fork(SessionView, frozen=True, kw_only=True):
+    """A session as it was just forked."""
+
+    left_out: str = ""
+    """What it has not taken over, and why."""
+
+
 class Transfer(Transport):
     """Part of the client."""
 
-    async def fork(self, session_id: str, *, message_id: str | None = None, title: str | None = None) -> SessionView:
+    async def fork(self, session_id: str, *, message_id: str | None = None, title: str | None = None) -> Fork:
         """A new session with the conversation and the files as they were at a message, or as they are now."""
         body = bodies.NewFork(message_id=message_id, title=title)
         path = path_of(session_id, "fork")
-        return await self.write("POST", path, SessionView, body, timeout=limits.TRANSFER_TIMEOUT)
+        return await self.write("POST", path, Fork, body, timeout=limits.TRANSFER_TIMEOUT)
 
     async def import_session(self, file: Path, *, title: str | None = None) -> SessionView:
         """A session from an export."""
