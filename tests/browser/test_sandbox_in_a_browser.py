@@ -52,7 +52,7 @@ def test_emoji_and_wide_characters_take_two_columns(platform: Platform, session:
     rows = "(document.querySelector('.xterm-rows')?.innerText ?? '')"
     page.until(f"{rows}.includes('$')", "the shell's prompt")
     # the terminal is asked where its cursor is after one of each
-    ask = "IFS=';' read -rs -t 5 -d R -p $'\\e[6n' row column"
+    ask = "IFS=';' read -rs -t 80 -d R -p $'\\e[6n' row column"
     page.type(f"clear; printf '\\n🚀漢'; {ask}; echo; echo wide-$((40 + 5)) $column")
     page.until(f"/wide-45 [0-9]/.test({rows})", "the terminal's answer")
     assert page.value(f"{rows}.match(/wide-45 ([0-9]+)/)[1]") == "5", page.value(rows)
